@@ -1,0 +1,54 @@
+/**
+ * The way out of a sandbox: one forward proxy per run, on a Unix socket of its own. The socket is the run's identity.
+ *
+ * Protocol: `open` listens on `socketPath` (an old socket file there is replaced) and resolves when it accepts.
+ * `door.close()` ends every connection of the run at once. Callbacks are called in the order of the requests' ends;
+ * a throw in one is logged and does not disturb the connection.
+ */
+export interface Egress {
+  open(run: EgressRun): Promise<EgressDoor>;
+  /** PEM of the per-installation certificate authority, to be trusted inside sandboxes. */
+  readonly caCertificate: string;
+  close(): Promise<void>;
+}
+
+export interface EgressRun {
+  readonly runId: string;
+  readonly socketPath: string;
+  readonly secrets: readonly EgressSecret[];
+  /** Every request that was decided on, allowed or not, after its end. */
+  onRequest(request: EgressRequest): void;
+}
+
+/** A value that is put in on the way out, in place of its placeholder, for the allowed hosts and over TLS only. */
+export interface EgressSecret {
+  readonly name: string;
+  readonly placeholder: string;
+  readonly value: string;
+  /** Exact names, `*.` wildcards (any depth below, never the apex), or IP addresses matched exactly. */
+  readonly allowedHosts: readonly string[];
+}
+
+export interface EgressDoor {
+  close(): Promise<void>;
+}
+
+/** One request as the ledger keeps it: path as it was before substitution, so it can hold placeholders only. */
+export interface EgressRequest {
+  readonly at: number;
+  readonly host: string;
+  readonly port: number;
+  /** Null where the connection was refused before a request could be read. */
+  readonly method: string | null;
+  readonly path: string | null;
+  /** The status that the sandbox saw. */
+  readonly status: number | null;
+  readonly bytesUp: number;
+  readonly bytesDown: number;
+  readonly durationMs: number;
+  /** Names of the secrets that were put in. */
+  readonly secrets: readonly string[];
+  readonly decision: 'allowed' | 'denied';
+  /** Why it was denied, or what failed upstream; null for a request that went through. */
+  readonly reason: string | null;
+}
