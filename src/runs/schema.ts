@@ -104,3 +104,83 @@ export const RunEvent = z.object({
   data: z.record(z.string(), z.unknown()).nullable(),
 });
 export type RunEvent = z.infer<typeof RunEvent>;
+
+export const InferenceUsage = z.object({
+  costMicros: z.int().nullable().meta({ description: 'Millionths of a US dollar; null where a price is unknown' }),
+  inputTokens: z.int().meta({ description: 'Cached tokens included' }),
+  outputTokens: z.int(),
+  requests: z.int(),
+});
+export type InferenceUsage = z.infer<typeof InferenceUsage>;
+
+const scalar = z.union([z.string(), z.number(), z.boolean(), z.null()]);
+
+/** The fields of a run as lists show them. */
+export const RunSummary = z.object({
+  id: z.guid(),
+  number: z.int(),
+  status: RunStatus,
+  createdAt: z.iso.datetime(),
+  startedAt: z.iso.datetime().nullable(),
+  completedAt: z.iso.datetime().nullable(),
+  resultSummary: z.string().nullable(),
+  failureCategory: FailureCategory.nullable(),
+  failureMessage: z.string().nullable(),
+  inferenceUsage: InferenceUsage.nullable(),
+  trigger: z.object({ provider: z.string(), sourceUrl: z.string().nullable(), title: z.string() }),
+});
+export type RunSummary = z.infer<typeof RunSummary>;
+
+/** One run, whole, with its transcript. */
+export const Run = RunSummary.extend({
+  automationId: z.guid(),
+  automationName: z.string(),
+  automationVersion: z.int(),
+  turn: z.int(),
+  phase: RunPhase.nullable(),
+  cancelRequestedAt: z.iso.datetime().nullable(),
+  trigger: RunSummary.shape.trigger.extend({ attributes: z.record(z.string(), scalar) }),
+  events: z.array(RunEvent),
+});
+export type Run = z.infer<typeof Run>;
+
+export const EgressEntry = z.object({
+  id: z.string(),
+  turn: z.int(),
+  at: z.iso.datetime(),
+  host: z.string(),
+  port: z.int(),
+  method: z.string().nullable(),
+  path: z.string().nullable(),
+  status: z.int().nullable(),
+  bytesUp: z.int(),
+  bytesDown: z.int(),
+  durationMs: z.int(),
+  secrets: z.array(z.string()).meta({ description: 'Names of the secrets that were put in' }),
+  decision: z.enum(['allowed', 'denied']),
+  reason: z.string().nullable(),
+});
+
+/** A message to the agent: kept as it was sent, but not blank. */
+export const Message = z
+  .string()
+  .min(1)
+  .max(20_000)
+  .refine((text) => text.trim() !== '', 'Must not be blank');
+
+const wholeNumber = (least: number, most: number) =>
+  z
+    .string()
+    .regex(/^\d{1,9}$/, 'Must be a whole number')
+    .transform(Number)
+    .pipe(z.int().min(least).max(most));
+
+export const PageQuery = z.object({
+  page: wholeNumber(1, 10_000).default(1),
+  pageSize: wholeNumber(1, 50).default(10),
+});
+
+export const EventsQuery = z.object({ after: wholeNumber(0, 999_999_999).default(0) });
+
+/** A turn's number as a path parameter. */
+export const TurnNumber = wholeNumber(1, 999_999_999);

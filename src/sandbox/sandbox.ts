@@ -96,6 +96,9 @@ export interface SandboxLine {
   readonly cut: boolean;
 }
 
+/** An agent that prints more than this in one turn is stopped: its output is kept on the engine's disk. */
+export const maxOutputBytes = 256 * 1024 * 1024;
+
 /** A longer line of the harness is cut: no event of a real one comes near, and a buffer must have an end. */
 export const maxLineBytes = 4 * 1024 * 1024;
 
@@ -104,6 +107,8 @@ export interface SandboxExit {
   readonly code: number;
   /** The kernel killed a process of the container for its memory limit. */
   readonly outOfMemory: boolean;
+  /** The command was stopped because it printed more than `maxOutputBytes`. */
+  readonly outputLimitReached?: boolean;
 }
 
 export interface InspectTask {

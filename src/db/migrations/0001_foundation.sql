@@ -131,7 +131,10 @@ CREATE TABLE runs (
   lease_until          INTEGER,
   lines_seen           INTEGER NOT NULL DEFAULT 0,
   turn_started_at      INTEGER,
+  -- Why the runner stopped the agent itself, written before it did: cancel and limits outlive a crash.
+  stop_reason          TEXT CHECK (stop_reason IN ('runtime_limit', 'model_requests', 'output_flood')),
   session_id           TEXT,
+  -- JSON list of what was checked out: the base of the diff.
   checkouts            TEXT,
   last_event_id        INTEGER NOT NULL DEFAULT 0,
   created_at           INTEGER NOT NULL,

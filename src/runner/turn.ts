@@ -1,0 +1,62 @@
+import type { Log } from '../kernel/log.ts';
+import type { Live } from '../runs/live.ts';
+import type { RunQueue } from '../runs/queue.ts';
+import type { StoredRun } from '../runs/row.ts';
+import type { Sandbox, SandboxLimits } from '../sandbox/sandbox.ts';
+import type { TurnControl } from './agent.ts';
+import type { PlanNeeds, TurnPlan } from './plan.ts';
+import { openRawFile } from './rawfile.ts';
+import { createRecorder, type Recorder } from './recorder.ts';
+import { scrubber } from './scrub.ts';
+import { openWays, type WayNeeds, type Ways } from './ways.ts';
+
+/** Everything that a turn is worked on with. */
+export interface TurnNeeds extends PlanNeeds, WayNeeds {
+  readonly queue: RunQueue;
+  readonly live: Live;
+  readonly log: Log;
+  readonly sandbox: Sandbox;
+  readonly limits: SandboxLimits;
+  /** Where raw streams are kept. */
+  readonly runsDirectory: string;
+}
+
+/** What is open while a turn is under way. */
+export interface OpenTurn {
+  readonly recorder: Recorder;
+  readonly ways: Ways;
+  readonly modelLimit: AbortSignal;
+  /** Ends the ways, then writes what is left to write. Idempotent. */
+  close(): Promise<void>;
+}
+
+/** Opens what a turn needs before its sandbox starts: the transcript, the raw file, the ways out. */
+export async function openTurn(
+  needs: TurnNeeds,
+  run: StoredRun,
+  plan: TurnPlan,
+  control: TurnControl,
+  onBroken: (error: unknown) => void,
+): Promise<OpenTurn> {
+  const hidden = plan.substitutions.map(({ value, placeholder }) => ({ value, placeholder }));
+  const recorder = createRecorder({
+    ...needs,
+    run,
+    scrubber: scrubber([...hidden, { value: plan.modelKey, placeholder: '[model key]' }]),
+    onBroken,
+  });
+  recorder.keepRaw(await openRawFile(needs.runsDirectory, run.id, run.turn));
+  if (control.letGo.aborted) throw control.letGo.reason;
+  const modelLimit = new AbortController();
+  const ways = await openWays(needs, run, plan, recorder, () => modelLimit.abort());
+  let closing: Promise<void> | null = null;
+  return {
+    recorder,
+    ways,
+    modelLimit: modelLimit.signal,
+    close() {
+      closing ??= ways.close().then(() => recorder.close());
+      return closing;
+    },
+  };
+}

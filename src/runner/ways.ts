@@ -1,0 +1,122 @@
+import path from 'node:path';
+import type { Egress, EgressRequest } from '../egress/egress.ts';
+import type { Gateway, GatewayRecord, ModelProvider, ModelRequestOutcome } from '../gateway/gateway.ts';
+import type { Clock } from '../kernel/clock.ts';
+import type { StoredRun } from '../runs/row.ts';
+import type { NewRunEvent } from '../runs/schema.ts';
+import type { Doors } from './doors.ts';
+import type { TurnPlan } from './plan.ts';
+import type { Recorder } from './recorder.ts';
+
+/** A sandbox that knocks on closed doors without end is shown in the transcript this often, then only in the ledger. */
+const mostDenialsShown = 50;
+
+export interface WayNeeds {
+  readonly egress: Egress;
+  readonly gateway: Gateway;
+  readonly doors: Doors;
+  readonly clock: Clock;
+  readonly ledger: { record(runId: string, turn: number, request: EgressRequest): void };
+  readonly modelRequests: {
+    /** Counts one more request of the run before it leaves; null when the limit is reached. */
+    reserve(request: {
+      runId: string;
+      turn: number;
+      provider: ModelProvider;
+      model: string;
+      limit: number;
+      at: number;
+    }): Promise<string | null>;
+    settle(requestId: string, outcome: ModelRequestOutcome): Promise<void>;
+  };
+  modelKey(workspaceId: string, provider: ModelProvider): Promise<string | null>;
+}
+
+/** The two ways out of a turn's sandbox: to the internet by the proxy, to the model by the gateway. */
+export interface Ways {
+  readonly socketDirectory: string;
+  /** What the gateway saw in this turn since the ways were opened. */
+  model(): GatewayRecord;
+  /** Ends every connection; whatever was still to be written about requests is written when it resolves. */
+  close(): Promise<void>;
+}
+
+/** Opens both sockets, so that they listen before the sandbox starts, and writes down what goes through them. */
+export async function openWays(
+  needs: WayNeeds,
+  run: StoredRun,
+  plan: TurnPlan,
+  recorder: Recorder,
+  onModelLimit: () => void,
+): Promise<Ways> {
+  const { configuration } = plan;
+  const socketDirectory = await needs.doors.make(run.id, run.turn);
+  let denials = 0;
+  const door = await needs.egress.open({
+    runId: run.id,
+    socketPath: path.join(socketDirectory, 'proxy.sock'),
+    secrets: plan.substitutions,
+    onRequest(request) {
+      needs.ledger.record(run.id, run.turn, request);
+      if (request.decision === 'allowed') return;
+      denials += 1;
+      if (denials <= mostDenialsShown) recorder.add([denied(request)]);
+    },
+  });
+  try {
+    const session = await needs.gateway.open({
+      runId: run.id,
+      socketPath: path.join(socketDirectory, 'gateway.sock'),
+      provider: configuration.modelProvider,
+      model: configuration.model,
+      maxOutputTokensPerRequest: configuration.maxOutputTokensPerRequest,
+      apiKey: () => needs.modelKey(run.workspaceId, configuration.modelProvider),
+      reserve: () =>
+        needs.modelRequests.reserve({
+          runId: run.id,
+          turn: run.turn,
+          provider: configuration.modelProvider,
+          model: configuration.model,
+          limit: configuration.maxModelRequests,
+          at: needs.clock(),
+        }),
+      async settle(requestId, outcome) {
+        await needs.modelRequests.settle(requestId, outcome);
+        if (outcome.inputTokens > 0 || outcome.outputTokens > 0) recorder.add([used(configuration.model, outcome)]);
+      },
+      onLimit: onModelLimit,
+    });
+    return {
+      socketDirectory,
+      model: () => session.record(),
+      async close() {
+        await Promise.all([session.close(), door.close()]);
+      },
+    };
+  } catch (error) {
+    await door.close();
+    throw error;
+  }
+}
+
+const denied = (request: EgressRequest): NewRunEvent => ({
+  type: 'egress_denied',
+  data: {
+    host: request.host,
+    port: request.port,
+    method: request.method,
+    path: request.path,
+    reason: request.reason ?? 'refused',
+  },
+});
+
+const used = (model: string, outcome: ModelRequestOutcome): NewRunEvent => ({
+  type: 'usage',
+  data: {
+    model,
+    inputTokens: outcome.inputTokens,
+    cachedInputTokens: outcome.cachedInputTokens,
+    outputTokens: outcome.outputTokens,
+    costMicros: outcome.costMicros,
+  },
+});
