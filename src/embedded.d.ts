@@ -7,3 +7,13 @@ declare module '*.txt' {
   const text: string;
   export default text;
 }
+
+declare module '*/Dockerfile' {
+  const text: string;
+  export default text;
+}
+
+declare module '*/enter' {
+  const text: string;
+  export default text;
+}

@@ -16,8 +16,11 @@ export interface EgressRun {
   readonly runId: string;
   readonly socketPath: string;
   readonly secrets: readonly EgressSecret[];
-  /** Every request that was decided on, allowed or not, after its end. */
-  onRequest(request: EgressRequest): void;
+  /**
+   * Every request that was decided on, allowed or not, after its end. A promise holds back the next request of the
+   * same connection, so that a ledger which cannot keep up is not flooded.
+   */
+  onRequest(request: EgressRequest): void | Promise<void>;
 }
 
 /** A value that is put in on the way out, in place of its placeholder, for the allowed hosts and over TLS only. */
@@ -43,6 +46,7 @@ export interface EgressRequest {
   readonly path: string | null;
   /** The status that the sandbox saw. */
   readonly status: number | null;
+  /** Bytes of the body, or everything after an upgrade to WebSocket. */
   readonly bytesUp: number;
   readonly bytesDown: number;
   readonly durationMs: number;

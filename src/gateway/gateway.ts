@@ -60,10 +60,12 @@ export interface GatewaySession {
 
 /** What decides a run's failureCategory before exit codes and the harness's own words do. */
 export interface GatewayRecord {
+  /** Those of this turn that were counted against the limit. */
   readonly requests: number;
   readonly succeeded: number;
   /** The failure of the newest request, null when it succeeded or there was none. */
   readonly lastFailure: ModelFailure | null;
+  /** What the provider answered to that request; null when nothing came back, or when we refused it ourselves. */
   readonly lastStatus: number | null;
   readonly requestLimitHit: boolean;
 }

@@ -5,6 +5,11 @@
 export interface SourceProvider {
   readonly id: string;
   /**
+   * The one form of a repository's URL in which it is stored and compared. Throws `Fault('invalid', …)` with an issue
+   * at `url` for one that this provider does not read, or that holds a credential.
+   */
+  cloneUrl(url: string): string;
+  /**
    * Looks the repository up with the credential and answers what to store.
    * Throws `Fault('bad_gateway', 'integration_refresh_failed', …)` when it cannot be reached or read.
    */

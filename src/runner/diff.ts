@@ -12,8 +12,10 @@ const border = '---patch---';
 /**
  * Runs in the sandbox, for the repository's own settings are the agent's: nothing that they make git do matters there.
  * Each repository is compared with the commit that was checked out, through an index of our own, so that new files and
- * the agent's commits count and the agent's index stays as it is. Files beside the repositories are compared with
- * nothing. Arguments: pairs of a directory and its commit.
+ * the agent's commits count and the agent's index stays as it is. It begins as a copy of the agent's, which knows what
+ * was not touched: with the time of the original, by which git tells what may have changed in the same instant, and
+ * without the marks that make git look away. Files beside the repositories are compared with nothing. Arguments: pairs
+ * of a directory and its commit.
  */
 const script = `
 set -u
@@ -34,7 +36,15 @@ while [ $# -gt 1 ]; do
   if cd "$1"; then
     export GIT_INDEX_FILE="$work/index"
     rm -f "$GIT_INDEX_FILE"
-    cp .git/index "$GIT_INDEX_FILE" 2>/dev/null || git read-tree "$2" 2>> "$work/errors"
+    cp -p .git/index "$GIT_INDEX_FILE" 2>/dev/null
+    if git ls-files -z > "$work/known" 2>/dev/null; then
+      for bit in assume-unchanged skip-worktree; do
+        git update-index -z --no-$bit --stdin < "$work/known" 2>> "$work/errors"
+      done
+    else
+      rm -f "$GIT_INDEX_FILE"
+    fi
+    [ -f "$GIT_INDEX_FILE" ] || git read-tree "$2" 2>> "$work/errors"
     git -c core.fsmonitor=false -c advice.addEmbeddedRepo=false add -A -- . 2>> "$work/errors" || echo failed >> "$work/failed"
     relative=''; [ "$several" = 1 ] && relative="$name"
     before=$(wc -l < "$work/stat")

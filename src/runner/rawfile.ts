@@ -50,3 +50,13 @@ async function wholeLines(handle: FileHandle): Promise<{ lines: number; length: 
     position += bytesRead;
   }
 }
+
+/** A turn's raw stream for download, or undefined where there is none. */
+export async function rawTurn(
+  directory: string,
+  runId: string,
+  turn: number,
+): Promise<ReadableStream<Uint8Array> | undefined> {
+  const file = Bun.file(rawFilePath(directory, runId, turn));
+  return (await file.exists()) ? file.stream() : undefined;
+}

@@ -39,17 +39,22 @@ export function createRunner(needs: RunnerNeeds): Runner {
   let unsubscribe = () => {};
 
   function hold(claim: Claim): void {
+    const { id } = claim.run;
+    // The run is here still: its last turn is being cleaned up, or this process has slept over the end of its lease.
+    const earlier = held.get(id);
+    earlier?.letGo.abort(new LeaseLost(`run ${id} was claimed anew`));
     const cancel = new AbortController();
     const letGo = new AbortController();
     if (claim.run.cancelRequested) cancel.abort();
     const control: TurnControl = { cancelled: cancel.signal, letGo: letGo.signal };
-    const done = executeTurn(needs, claim, control)
-      .catch((error) => log.error('a turn was left to be rescued', error, { run: claim.run.id }))
+    const begun = earlier ? earlier.done.then(() => executeTurn(needs, claim, control)) : executeTurn(needs, claim, control);
+    const done = begun
+      .catch((error) => log.error('a turn was left to be rescued', error, { run: id }))
       .finally(() => {
-        held.delete(claim.run.id);
+        if (held.get(id)?.claim === claim) held.delete(id);
         live.announceWork();
       });
-    held.set(claim.run.id, { claim, cancel, letGo, done });
+    held.set(id, { claim, cancel, letGo, done });
   }
 
   /** Prolongs every lease and hears of cancels that another process wrote. */

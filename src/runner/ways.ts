@@ -16,7 +16,7 @@ export interface WayNeeds {
   readonly gateway: Gateway;
   readonly doors: Doors;
   readonly clock: Clock;
-  readonly ledger: { record(runId: string, turn: number, request: EgressRequest): void };
+  readonly ledger: { record(runId: string, turn: number, request: EgressRequest): void | Promise<void> };
   readonly modelRequests: {
     /** Counts one more request of the run before it leaves; null when the limit is reached. */
     reserve(request: {
@@ -57,10 +57,11 @@ export async function openWays(
     socketPath: path.join(socketDirectory, 'proxy.sock'),
     secrets: plan.substitutions,
     onRequest(request) {
-      needs.ledger.record(run.id, run.turn, request);
-      if (request.decision === 'allowed') return;
-      denials += 1;
-      if (denials <= mostDenialsShown) recorder.add([denied(request)]);
+      if (request.decision === 'denied') {
+        denials += 1;
+        if (denials <= mostDenialsShown) recorder.add([denied(request)]);
+      }
+      return needs.ledger.record(run.id, run.turn, request);
     },
   });
   try {

@@ -165,7 +165,8 @@ export const EgressEntry = z.object({
 export const Message = z
   .string()
   .min(1)
-  .max(20_000)
+  // zod's own limit counts code points; the interface counts UTF-16 units.
+  .refine((text) => text.length <= 20_000, 'Must be at most 20000 characters')
   .refine((text) => text.trim() !== '', 'Must not be blank');
 
 const wholeNumber = (least: number, most: number) =>

@@ -35,7 +35,9 @@ export interface Sandbox {
   close(): Promise<void>;
 }
 
-export type SandboxHealth = { readonly ok: true; readonly engine: string } | { readonly ok: false; readonly reason: string };
+export type SandboxHealth =
+  | { readonly ok: true; readonly engine: string }
+  | { readonly ok: false; readonly reason: string };
 
 export interface SandboxSpec {
   readonly runId: string;

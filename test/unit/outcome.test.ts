@@ -61,7 +61,7 @@ const table: [string, TurnEnd, FailureCategory][] = [
     'what the harness says when the last request was cut by itself',
     {
       ...model('aborted'),
-      conclusion: { ok: false, answer: null, failure: { category: 'model_unavailable', message: 'cut' } },
+      conclusion: { ok: false, answer: null, failure: { category: 'model_unavailable', message: 'Cut.' } },
     },
     'model_unavailable',
   ],

@@ -1,0 +1,18 @@
+import { z } from 'zod';
+import { operation } from '../http/operation.ts';
+import { Workspace } from './schema.ts';
+import type { AccessService } from './service.ts';
+
+export function accessOperations({ service }: { readonly service: AccessService }) {
+  return [
+    operation({
+      id: 'get_workspace',
+      summary: 'Read the workspace that the key belongs to',
+      method: 'GET',
+      path: '/workspace',
+      status: 200,
+      output: z.object({ workspace: Workspace }),
+      run: async ({ principal }) => ({ workspace: await service.workspace(principal) }),
+    }),
+  ];
+}

@@ -1,0 +1,81 @@
+import path from 'node:path';
+import { setupPages } from '../app/setup.ts';
+import { compose } from '../compose.ts';
+import { readConfig } from '../config.ts';
+import { takeLock } from '../db/lock.ts';
+import { Fault } from '../kernel/fault.ts';
+import { jsonLog } from '../kernel/log.ts';
+import { readArguments } from './arguments.ts';
+import type { Command } from './command.ts';
+import { openData } from './data.ts';
+
+/** Requests under way get this long when the server stops. */
+const stopGraceMs = 10_000;
+/** How often old workspaces are looked for. */
+const reapEveryMs = 10 * 60_000;
+
+const usage = `slipway serve [--data-dir DIR] [--listen HOST:PORT] [--public-url URL]
+
+  --data-dir DIR        where everything is kept (SLIPWAY_DATA_DIR; otherwise .slipway in your home directory)
+  --listen HOST:PORT    where to listen (SLIPWAY_LISTEN; otherwise 127.0.0.1:4800)
+  --public-url URL      under which address people and agents reach the server (SLIPWAY_PUBLIC_URL)`;
+
+const options = {
+  'data-dir': { type: 'string' },
+  listen: { type: 'string' },
+  'public-url': { type: 'string' },
+} as const;
+
+export const command: Command = {
+  name: 'serve',
+  summary: 'Run the server',
+  usage,
+  async run(args, terminal) {
+    const { values } = readArguments(args, options);
+    const config = readConfig({
+      dataDir: values['data-dir'],
+      listen: values.listen,
+      publicUrl: values['public-url'],
+    });
+    const log = jsonLog();
+    const data = await openData(config);
+    const lock = takeLock(path.join(config.dataDir, 'server.lock'));
+    if (!lock) {
+      await data.close();
+      throw new Fault(
+        'conflict',
+        'data_directory_in_use',
+        'Another server uses this data directory. Stop it, or name another with --data-dir.',
+      );
+    }
+    const setup = setupPages({
+      initialise: (founding) => service.access.initialise(founding),
+      publicUrl: config.publicUrl,
+      isSetUp: () => service.access.isSetUp(),
+    });
+    const service = await compose(config, data, { log, pages: setup.pages });
+    try {
+      const listening = await service.server.listen(config.listen);
+      const address = config.publicUrl ?? listening.url;
+      terminal.out(`Slipway listens on ${listening.url}`);
+      if (!(await service.access.isSetUp())) {
+        terminal.out(`It is not set up yet. Open this link once to do so: ${new URL(setup.link, address).href}`);
+      }
+      const stop = Promise.withResolvers<void>();
+      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.resolve());
+      const starting = service.runner.start();
+      const reaping = setInterval(() => void reap(), reapEveryMs);
+      const reap = () =>
+        service.reap().catch((error) => log.warn('old workspaces were not removed', { reason: String(error) }));
+      void starting.then(reap);
+      await Promise.race([stop.promise, starting.then(() => stop.promise)]);
+      clearInterval(reaping);
+      await listening.stop(stopGraceMs);
+    } finally {
+      await service.close();
+      await data.close();
+      lock.release();
+    }
+    return 0;
+  },
+};

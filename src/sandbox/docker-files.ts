@@ -1,0 +1,78 @@
+import path from 'node:path';
+import { Readable } from 'node:stream';
+import { extract, pack } from 'tar-stream';
+import type { SandboxArchive, SandboxFile } from './sandbox.ts';
+
+/** The unprivileged user of the sandbox image. */
+export const agentUid = 10001;
+
+const owner = { uid: agentUid, gid: agentUid, uname: '', gname: '' };
+
+/** A tar stream of files and archives for one volume, everything owned by the agent; paths are relative to `root`. */
+export function tarFor(root: string, files: readonly SandboxFile[], archives: readonly SandboxArchive[]): Readable {
+  const tar = pack();
+  fill(root, files, archives, tar).then(
+    () => tar.finalize(),
+    (error) => tar.destroy(error instanceof Error ? error : new Error(String(error))),
+  );
+  return Readable.from(tar as AsyncIterable<Uint8Array>);
+}
+
+type Pack = ReturnType<typeof pack>;
+
+async function fill(root: string, files: readonly SandboxFile[], archives: readonly SandboxArchive[], tar: Pack) {
+  const made = new Set<string>();
+  const makeDirectories = async (directory: string) => {
+    if (directory === '.' || directory === '' || made.has(directory)) return;
+    await makeDirectories(path.posix.dirname(directory));
+    made.add(directory);
+    await entry(tar, { ...owner, name: `${directory}/`, type: 'directory', mode: 0o755 });
+  };
+  for (const file of files) {
+    const name = path.posix.relative(root, file.path);
+    await makeDirectories(path.posix.dirname(name));
+    await entry(tar, { ...owner, name, mode: file.mode ?? 0o644 }, Buffer.from(file.content as string));
+  }
+  for (const archive of archives) {
+    const below = path.posix.relative(root, archive.path);
+    await makeDirectories(below);
+    await copyEntries(archive.open(), below, tar);
+  }
+}
+
+/** Copies an archive's entries under `below`, as the agent's. */
+async function copyEntries(source: ReadableStream<Uint8Array>, below: string, tar: Pack): Promise<void> {
+  const entries = extract();
+  const reading = Readable.fromWeb(source as never);
+  reading.on('error', (error) => entries.destroy(error));
+  reading.pipe(entries);
+  for await (const item of entries) {
+    const { name, mode, type, linkname, size, mtime } = item.header;
+    const copied = tar.entry({
+      ...owner,
+      name: path.posix.join(below, name),
+      mode: mode ?? 0o644,
+      type: type ?? 'file',
+      size: size ?? 0,
+      ...(linkname ? { linkname } : {}),
+      ...(mtime ? { mtime } : {}),
+    });
+    if (type !== 'file' && type !== undefined && type !== null) {
+      item.resume();
+      copied.end(undefined);
+      continue;
+    }
+    for await (const piece of item) {
+      if (!copied.write(piece)) await new Promise<void>((resolve) => copied.once('drain', () => resolve()));
+    }
+    copied.end(undefined);
+  }
+}
+
+function entry(tar: Pack, header: Parameters<Pack['entry']>[0], content?: Buffer): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const done = (error?: Error | null) => (error ? reject(error) : resolve());
+    if (content === undefined) tar.entry(header, done);
+    else tar.entry({ ...header, size: content.length }, content, done);
+  });
+}

@@ -1,0 +1,266 @@
+import type Docker from 'dockerode';
+import type { Log } from '../kernel/log.ts';
+import {
+  agentContainer,
+  caFile,
+  containerName,
+  doorContainer,
+  inspectContainer,
+  labelOf,
+  type Role,
+  volumeName,
+} from './docker-container.ts';
+import { asFailure, ask, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
+import { tarFor } from './docker-files.ts';
+import { dockerProcess } from './docker-process.ts';
+import { demultiplex } from './docker-stream.ts';
+import {
+  type InspectResult,
+  type InspectTask,
+  type Leftover,
+  type Sandbox,
+  SandboxFailure,
+  type SandboxFile,
+  type SandboxProcess,
+  type SandboxSpec,
+} from './sandbox.ts';
+
+export interface DockerSandboxOptions {
+  /** As DOCKER_HOST; null for the engine's usual socket. */
+  readonly dockerHost: string | null;
+  readonly image: string;
+  /** Tells the containers of several installations on one engine apart. */
+  readonly installation: string;
+  readonly log: Log;
+}
+
+/** Sandboxes on a Docker engine. */
+export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
+  const { installation, log } = options;
+  const engine = openEngine(options.dockerHost);
+
+  /** Runs engine calls one after another and logs what the engine says when it refuses: callers get a sentence. */
+  async function withEngine<T>(what: string, work: (docker: Docker) => Promise<T>): Promise<T> {
+    try {
+      return await work(await engine());
+    } catch (error) {
+      const failure = asFailure(error);
+      if (failure.reason === 'failed')
+        log.warn('the engine refused', { what, reason: String(failure.cause ?? failure) });
+      throw failure;
+    }
+  }
+
+  const filter = (labels: readonly string[]) => ({ label: [`${labelOf.installation}=${installation}`, ...labels] });
+
+  const containersOf = (docker: Docker, labels: readonly string[]) =>
+    ask(docker.listContainers({ all: true, filters: filter(labels) }));
+
+  async function removeContainer(docker: Docker, nameOrId: string): Promise<void> {
+    try {
+      await ask(docker.getContainer(nameOrId).remove({ force: true }));
+    } catch (error) {
+      if (!isGoneOrDone((error as Error).cause)) throw error;
+    }
+  }
+
+  const removeTurn = (docker: Docker, runId: string, turn: number) =>
+    Promise.all(
+      // The agent first: it must not see its door go away.
+      (['agent', 'door'] as const).map((role) =>
+        removeContainer(docker, containerName(installation, runId, turn, role)),
+      ),
+    ).then(() => {});
+
+  async function makeVolumes(docker: Docker, runId: string): Promise<void> {
+    await Promise.all(
+      (['workspace', 'state'] as const).map((part) =>
+        ask(
+          docker.createVolume({
+            Name: volumeName(installation, runId, part),
+            Labels: { [labelOf.installation]: installation, [labelOf.run]: runId },
+          }),
+        ),
+      ),
+    );
+  }
+
+  /** Names are taken where an earlier start of the turn died in the middle. */
+  async function create(docker: Docker, container: Docker.ContainerCreateOptions): Promise<Docker.Container> {
+    try {
+      return await ask(docker.createContainer(container));
+    } catch (error) {
+      const { statusCode } = ((error as Error).cause ?? {}) as { statusCode?: unknown };
+      if (statusCode !== 409 || container.name === undefined) throw error;
+      await removeContainer(docker, container.name);
+      return ask(docker.createContainer(container));
+    }
+  }
+
+  async function fill(container: Docker.Container, spec: SandboxSpec): Promise<void> {
+    const files: SandboxFile[] = [...spec.files, { path: caFile, content: spec.caCertificate }];
+    for (const root of ['/state', '/workspace']) {
+      const below = (item: { path: string }) => item.path === root || item.path.startsWith(`${root}/`);
+      const [ofRoot, archives] = [files.filter(below), spec.archives.filter(below)];
+      if (ofRoot.length + archives.length === 0) continue;
+      const tar = tarFor(root, ofRoot, archives);
+      const broken = Promise.withResolvers<never>();
+      tar.once('error', broken.reject);
+      // A large repository takes as long as it takes; an engine that is gone ends the stream.
+      await Promise.race([ask(container.putArchive(tar, { path: root }), 30 * 60_000), broken.promise]);
+    }
+  }
+
+  const processOf = (
+    docker: Docker,
+    container: Docker.Container,
+    runId: string,
+    turn: number,
+    exited: Promise<unknown>,
+  ) => dockerProcess(container, exited, () => withEngine('remove', () => removeTurn(docker, runId, turn)));
+
+  async function start(spec: SandboxSpec): Promise<SandboxProcess> {
+    return withEngine('start', async (docker) => {
+      const place = { installation, image: options.image };
+      try {
+        const [door] = await Promise.all([create(docker, doorContainer(place, spec)), makeVolumes(docker, spec.runId)]);
+        const opening = ask(door.start());
+        opening.catch(() => {});
+        const agent = await create(docker, agentContainer(place, spec));
+        await Promise.all([opening, fill(agent, spec)]);
+        const exited = agent.wait({ condition: 'next-exit' });
+        exited.catch(() => {});
+        await ask(agent.start());
+        return processOf(docker, agent, spec.runId, spec.turn, exited);
+      } catch (error) {
+        await removeTurn(docker, spec.runId, spec.turn).catch(() => {});
+        throw error;
+      }
+    });
+  }
+
+  async function adopt(runId: string, turn: number): Promise<SandboxProcess | undefined> {
+    return withEngine('adopt', async (docker) => {
+      const agent = docker.getContainer(containerName(installation, runId, turn, 'agent'));
+      try {
+        const { State, Id } = await ask(agent.inspect());
+        if (State.Status === 'created') return undefined;
+        const container = docker.getContainer(Id);
+        const exited = State.Running ? container.wait({ condition: 'not-running' }) : Promise.resolve();
+        exited.catch(() => {});
+        return processOf(docker, container, runId, turn, exited);
+      } catch (error) {
+        if (isGoneOrDone((error as Error).cause)) return undefined;
+        throw error;
+      }
+    });
+  }
+
+  async function inspect(task: InspectTask): Promise<InspectResult> {
+    return withEngine('inspect', async (docker) => {
+      const place = { installation, image: options.image };
+      const container = await ask(docker.createContainer(inspectContainer(place, task.runId, task)));
+      try {
+        const exited = container.wait({ condition: 'next-exit' });
+        exited.catch(() => {});
+        await ask(container.start());
+        const { StatusCode } = (await ask(exited, task.timeoutMs)) as { StatusCode: number };
+        const log = (await ask(
+          container.logs({ follow: true, stdout: true, stderr: false }),
+        )) as unknown as NodeJS.ReadableStream & { destroy(): void };
+        return { code: StatusCode, ...(await firstBytes(log, task.maxOutputBytes)) };
+      } catch (error) {
+        if (error instanceof SandboxFailure && error.cause === undefined) {
+          throw new SandboxFailure('failed', 'A command in the sandbox took too long.', error);
+        }
+        throw error;
+      } finally {
+        await removeContainer(docker, container.id).catch(() => {});
+      }
+    });
+  }
+
+  return {
+    start,
+    adopt,
+    inspect,
+
+    async check() {
+      try {
+        return await withEngine('check', async (docker) => {
+          const { Version } = await ask(docker.version(), 10_000);
+          await ask(docker.getImage(options.image).inspect());
+          return { ok: true as const, engine: `Docker ${Version}` };
+        });
+      } catch (error) {
+        const failure = asFailure(error);
+        const absent = ((failure.cause ?? {}) as { statusCode?: unknown }).statusCode === 404;
+        return { ok: false, reason: absent ? imageMissing : failure.message };
+      }
+    },
+
+    async hasVolumes(runId) {
+      return withEngine('volumes', async (docker) => {
+        const { Volumes } = await ask(
+          docker.listVolumes({ filters: JSON.stringify(filter([`${labelOf.run}=${runId}`])) as never }),
+        );
+        return (Volumes ?? []).length === 2;
+      });
+    },
+
+    async discard(runId) {
+      await withEngine('discard', async (docker) => {
+        const containers = await containersOf(docker, [`${labelOf.run}=${runId}`]);
+        await Promise.all(containers.map(({ Id }) => removeContainer(docker, Id)));
+        for (const part of ['workspace', 'state'] as const) {
+          try {
+            await ask(docker.getVolume(volumeName(installation, runId, part)).remove({ force: true }));
+          } catch (error) {
+            if (((error as Error).cause as { statusCode?: unknown } | undefined)?.statusCode !== 404) throw error;
+          }
+        }
+      });
+    },
+
+    async leftovers() {
+      return withEngine('leftovers', async (docker) => {
+        const [containers, { Volumes }] = await Promise.all([
+          containersOf(docker, []),
+          ask(docker.listVolumes({ filters: JSON.stringify(filter([])) as never })),
+        ]);
+        const found = new Map<string, Leftover>();
+        const note = (runId: string | undefined, what: Partial<Leftover>) => {
+          if (runId === undefined) return;
+          const known = found.get(runId) ?? { runId, hasContainers: false, hasVolumes: false };
+          found.set(runId, { ...known, ...what });
+        };
+        for (const { Labels } of containers) note(Labels[labelOf.run], { hasContainers: true });
+        for (const { Labels } of Volumes ?? []) note(Labels?.[labelOf.run], { hasVolumes: true });
+        return [...found.values()];
+      });
+    },
+
+    async close() {},
+  };
+}
+
+export type { Role };
+
+/** The beginning of a command's output. */
+async function firstBytes(
+  log: NodeJS.ReadableStream & { destroy(): void },
+  most: number,
+): Promise<{ output: Uint8Array; cut: boolean }> {
+  const parts: Uint8Array[] = [];
+  let bytes = 0;
+  try {
+    for await (const part of demultiplex(log as AsyncIterable<Uint8Array>, 'stdout')) {
+      parts.push(part.slice());
+      bytes += part.length;
+      if (bytes > most) break;
+    }
+  } finally {
+    log.destroy();
+  }
+  return { output: Buffer.concat(parts).subarray(0, most), cut: bytes > most };
+}

@@ -1,0 +1,109 @@
+import type { Database } from '../db/database.ts';
+
+/** A secret as it is stored, but for the sealed value. */
+export interface StoredSecret {
+  readonly id: string;
+  readonly workspaceId: string;
+  readonly name: string;
+  readonly placeholder: string;
+  readonly allowedHosts: readonly string[];
+  readonly createdAt: number;
+}
+
+interface Row {
+  id: string;
+  workspace_id: string;
+  name: string;
+  placeholder: string;
+  allowed_hosts: string;
+  created_at: number;
+}
+
+const columns = 'id, workspace_id, name, placeholder, allowed_hosts, created_at';
+
+export function secretStore(database: Database) {
+  return {
+    /** Adds a secret; false when its name is taken in the workspace. */
+    async insert(secret: StoredSecret, sealedValue: string): Promise<boolean> {
+      const added = await database.write((tx) =>
+        tx.run(
+          `INSERT INTO secrets (${columns}, sealed_value) VALUES (?, ?, ?, ?, ?, ?, ?)
+           ON CONFLICT (workspace_id, name) DO NOTHING`,
+          secret.id,
+          secret.workspaceId,
+          secret.name,
+          secret.placeholder,
+          JSON.stringify(secret.allowedHosts),
+          secret.createdAt,
+          sealedValue,
+        ),
+      );
+      return added === 1;
+    },
+
+    /** Newest first; ids sort by time, so they decide within one millisecond. */
+    async list(workspaceId: string): Promise<StoredSecret[]> {
+      const rows = await database.all<Row>(
+        `SELECT ${columns} FROM secrets WHERE workspace_id = ? ORDER BY created_at DESC, id DESC`,
+        workspaceId,
+      );
+      return rows.map(fromRow);
+    },
+
+    /** Those of the secrets that the workspace has, in no order, with their sealed values. */
+    async sealed(
+      workspaceId: string,
+      ids: readonly string[],
+    ): Promise<{ secret: StoredSecret; sealedValue: string }[]> {
+      if (ids.length === 0) return [];
+      const rows = await database.all<Row & { sealed_value: string }>(
+        `SELECT ${columns}, sealed_value FROM secrets WHERE workspace_id = ? AND id IN (${marks(ids)})`,
+        workspaceId,
+        ...ids,
+      );
+      return rows.map((row) => ({ secret: fromRow(row), sealedValue: row.sealed_value }));
+    },
+
+    /** The names of those of the secrets that the workspace has, by id. */
+    async names(workspaceId: string, ids: readonly string[]): Promise<Map<string, string>> {
+      if (ids.length === 0) return new Map();
+      const rows = await database.all<{ id: string; name: string }>(
+        `SELECT id, name FROM secrets WHERE workspace_id = ? AND id IN (${marks(ids)})`,
+        workspaceId,
+        ...ids,
+      );
+      return new Map(rows.map((row) => [row.id, row.name]));
+    },
+  };
+}
+export type SecretStore = ReturnType<typeof secretStore>;
+
+/** What the installation remembers about itself, by name. */
+export function settingStore(database: Database) {
+  const find = async (name: string): Promise<string | undefined> =>
+    (await database.one<{ value: string }>('SELECT value FROM settings WHERE name = ?', name))?.value;
+  return {
+    find,
+
+    /** Keeps the value where the name has none yet; answers the value that is kept. */
+    async keepFirst(name: string, value: string): Promise<string> {
+      const kept = await find(name);
+      if (kept !== undefined) return kept;
+      await database.write((tx) =>
+        tx.run('INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING', name, value),
+      );
+      return (await find(name)) ?? value;
+    },
+  };
+}
+
+const marks = (ids: readonly string[]): string => ids.map(() => '?').join(', ');
+
+const fromRow = (row: Row): StoredSecret => ({
+  id: row.id,
+  workspaceId: row.workspace_id,
+  name: row.name,
+  placeholder: row.placeholder,
+  allowedHosts: JSON.parse(row.allowed_hosts) as string[],
+  createdAt: row.created_at,
+});
