@@ -17,3 +17,8 @@ declare module '*/enter' {
   const text: string;
   export default text;
 }
+
+declare module '*/relay' {
+  const text: string;
+  export default text;
+}

@@ -6,6 +6,7 @@ import { CancelledEarly } from './failure.ts';
 import { places } from './places.ts';
 import type { TurnPlan } from './plan.ts';
 import { firstPrompt, restartedPrompt, systemPrompt } from './prompt.ts';
+import type { Recorder } from './recorder.ts';
 import type { OpenTurn, TurnNeeds } from './turn.ts';
 
 /** Checks the repositories out and starts the agent. */
@@ -46,7 +47,7 @@ export async function beginTurn(
   if (control.cancelled.aborted) throw new CancelledEarly();
   recorder.add([], { checkouts });
   await recorder.flush();
-  const process = await sandbox.start({
+  const starting = sandbox.start({
     runId: run.id,
     turn: run.turn,
     command: wrapped(launch.command, fresh ? checkouts.map(({ path }) => path) : []),
@@ -62,10 +63,24 @@ export async function beginTurn(
     caCertificate: needs.egress.caCertificate,
     limits: needs.limits,
   });
-  recorder.add([{ type: 'sandbox_ready', data: { harness: harness.id, model: configuration.model } }], {
-    phase: 'agent',
+  const process = await starting.catch(async (error) => {
+    // Half a checkout must not pass for the workspace of an earlier turn.
+    if (fresh) {
+      recorder.add([], { checkouts: null });
+      await sandbox
+        .discard(run.id)
+        .catch((reason) => needs.log.error('a workspace was not removed', reason, { run: run.id }));
+    }
+    throw error;
   });
+  showAgent(recorder, plan);
   return { process, checkouts };
+}
+
+/** Writes down that the agent works: from here on a turn that is lost is not begun again. */
+export function showAgent(recorder: Recorder, { harness, configuration }: TurnPlan): void {
+  const data = { harness: harness.id, model: configuration.model };
+  recorder.add([{ type: 'sandbox_ready', data }], { phase: 'agent' });
 }
 
 /** What the agent is asked in this turn. */

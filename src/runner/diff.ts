@@ -37,9 +37,9 @@ while [ $# -gt 1 ]; do
     export GIT_INDEX_FILE="$work/index"
     rm -f "$GIT_INDEX_FILE"
     cp -p .git/index "$GIT_INDEX_FILE" 2>/dev/null
-    if git ls-files -z > "$work/known" 2>/dev/null; then
+    if git -c core.fsmonitor=false ls-files -z > "$work/known" 2>/dev/null; then
       for bit in assume-unchanged skip-worktree; do
-        git update-index -z --no-$bit --stdin < "$work/known" 2>> "$work/errors"
+        git -c core.fsmonitor=false update-index -z --no-$bit --stdin < "$work/known" 2>> "$work/errors"
       done
     else
       rm -f "$GIT_INDEX_FILE"

@@ -1,13 +1,13 @@
 import type { CheckedOut, StoredRun } from '../runs/row.ts';
 import type { NewRunEvent } from '../runs/schema.ts';
 import { workspaceKeptMs } from '../runs/service.ts';
-import { type Ending, lost, settled } from '../runs/state.ts';
+import { agentStarted, type Ending, lost, settled } from '../runs/state.ts';
 import { SandboxFailure, type SandboxProcess } from '../sandbox/sandbox.ts';
 import { type AgentEnd, orLetGo, type TurnControl, watchAgent } from './agent.ts';
-import { beginTurn } from './begin.ts';
+import { beginTurn, showAgent } from './begin.ts';
 import { diffWorkspace } from './diff.ts';
 import { CancelledEarly, Detached, LeaseLost } from './failure.ts';
-import { endingOf, endingOfError } from './outcome.ts';
+import { checkoutFailedCode, endingOf, endingOfError } from './outcome.ts';
 import { planTurn, type TurnPlan } from './plan.ts';
 import { type OpenTurn, openTurn, type TurnNeeds } from './turn.ts';
 
@@ -38,16 +38,26 @@ export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnC
         needs.live.announceWork();
         return;
       }
-      if (fate) return await settle(needs, run, fate.ending);
+      if (fate) {
+        await settle(needs, run, fate.ending);
+        return await needs.doors.remove(run.id, run.turn);
+      }
     }
-    const plan = await planTurn(needs, run);
-    turn = await openTurn(needs, run, plan, guarded, (error) => broken.abort(error));
+    const goesOn = adopted !== undefined;
+    const plan = await planTurn(needs, run, { goesOn });
+    turn = await openTurn(needs, run, plan, guarded, {
+      adopted: goesOn,
+      onBroken: (error) => broken.abort(error),
+    });
+    // The earlier process was lost between the start of the agent and the note of it.
+    if (adopted && !agentStarted(run)) showAgent(turn.recorder, plan);
     const { process, checkouts } = adopted
       ? { process: adopted, checkouts: run.checkouts ?? [] }
       : await beginTurn(needs, run, plan, turn, guarded);
     adopted = process;
-    ending = await work(needs, run, plan, turn, process, guarded);
-    await finish(needs, run, turn, checkouts);
+    const end = await work(needs, run, plan, turn, process, guarded);
+    ending = end.ending;
+    await finish(needs, run, turn, end.hasWorkTrees ? checkouts : []);
   } catch (error) {
     if (guarded.letGo.aborted || error instanceof Detached || error instanceof LeaseLost) {
       await turn?.close();
@@ -61,7 +71,7 @@ export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnC
     }
   }
   await turn?.close();
-  await settle(needs, run, ending);
+  await settle(needs, run, turn ? hidden(ending, turn.hide) : ending);
   await adopted?.remove().catch((error) => log.error('a sandbox was not removed', error, { run: run.id }));
   await needs.doors.remove(run.id, run.turn);
 }
@@ -77,7 +87,7 @@ async function work(
   { recorder, ways, modelLimit }: OpenTurn,
   first: SandboxProcess,
   control: TurnControl,
-): Promise<Ending> {
+): Promise<{ ending: Ending; hasWorkTrees: boolean }> {
   const progress = { linesSeen: run.linesSeen, stopReason: run.stopReason };
   const endsAt = (run.turnStartedAt ?? needs.clock()) + plan.configuration.maxRuntimeSeconds * 1000;
   let process = first;
@@ -104,14 +114,19 @@ async function work(
       await orLetGo(control.letGo, Bun.sleep(delayMs));
     }
   }
-  recorder.add([], { phase: 'finishing' });
-  return endingOf({
+  const hasWorkTrees =
+    end.exit.code !== checkoutFailedCode ||
+    end.conclusion.answer !== null ||
+    !(await needs.queue.hasEvent(run.id, run.turn, 'repositories_checked_out'));
+  recorder.add([], { phase: 'finishing', ...(hasWorkTrees ? {} : { checkouts: null }) });
+  const ending = endingOf({
     ...end,
     stopReason: progress.stopReason,
     interrupted,
     model: ways.model(),
     limits: plan.configuration,
   });
+  return { ending, hasWorkTrees };
 }
 
 /** Shows what the agent changed, whatever became of it otherwise. */
@@ -148,6 +163,15 @@ async function settle(needs: TurnNeeds, run: StoredRun, ending: Ending): Promise
     { at, workspaceExpiresAt: at + workspaceKeptMs },
   );
   needs.live.announceEvents(run.id);
+}
+
+/** The ending without any real value in what the agent said. */
+function hidden(ending: Ending, hide: (text: string) => string): Ending {
+  if (ending.status === 'failed') return { ...ending, message: hide(ending.message) };
+  if (ending.status === 'succeeded' && ending.resultSummary !== null) {
+    return { ...ending, resultSummary: hide(ending.resultSummary) };
+  }
+  return ending;
 }
 
 function endEvent(ending: Ending): NewRunEvent {

@@ -1,5 +1,6 @@
 import type { GatewayRecord, ModelFailure } from '../gateway/gateway.ts';
 import type { HarnessConclusion } from '../harness/harness.ts';
+import { RepositoryUnavailable } from '../integrations/provider.ts';
 import type { StopReason } from '../runs/row.ts';
 import type { FailureCategory } from '../runs/schema.ts';
 import type { Ending } from '../runs/state.ts';
@@ -113,6 +114,8 @@ const isDiskFull = (text: string): boolean => /no space left on device/i.test(te
 /** What a turn that failed outside its agent ends as. An error that nobody expected is not explained to callers. */
 export function endingOfError(error: unknown): Ending {
   if (error instanceof TurnFailure) return failed(error.category, error.message);
+  const origin = error instanceof SandboxFailure ? error.cause : error;
+  if (origin instanceof RepositoryUnavailable) return failed('repository_unavailable', origin.message);
   if (error instanceof SandboxFailure) {
     return failed(error.reason === 'out_of_disk' ? 'sandbox_disk_full' : 'sandbox_unavailable', error.message);
   }

@@ -48,11 +48,19 @@ export interface TurnPlan {
 /** Providers that the gateway has a way to; the others follow with its translation. */
 const reachable: readonly ModelProvider[] = ['openai'];
 
-/** Gathers what the turn needs. Throws `TurnFailure` where something is gone or missing. */
-export async function planTurn(needs: PlanNeeds, run: StoredRun): Promise<TurnPlan> {
+/**
+ * Gathers what the turn needs. Throws `TurnFailure` where something is gone or missing. An automation that is turned
+ * off starts nothing, but does not end what `goesOn` already.
+ */
+export async function planTurn(
+  needs: PlanNeeds,
+  run: StoredRun,
+  { goesOn = false }: { goesOn?: boolean } = {},
+): Promise<TurnPlan> {
   const configuration = await needs.configuration(run);
   if (!configuration) throw gone('The automation, or the version of it that this run uses, is gone.');
-  if (!configuration.enabled) throw gone('The automation was turned off. Turn it on and start the run again.');
+  if (!configuration.enabled && !goesOn)
+    throw gone('The automation was turned off. Turn it on and start the run again.');
   const harness = needs.harnesses.get(configuration.harness);
   if (!harness) throw gone(`The harness ${configuration.harness} is not available in this version. Choose codex.`);
   if (!reachable.includes(configuration.modelProvider)) {

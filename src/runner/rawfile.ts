@@ -14,12 +14,20 @@ export interface RawFile {
   close(): Promise<void>;
 }
 
-/** Opens the file to go on where it ends; half a line at the end, left by a crash, is dropped. */
-export async function openRawFile(directory: string, runId: string, turn: number): Promise<RawFile> {
+/**
+ * Opens the file to go on where it ends; half a line at the end, left by a crash, is dropped. With `anew` it begins
+ * empty: what an attempt left whose agent was never heard of again is not part of the turn.
+ */
+export async function openRawFile(
+  directory: string,
+  runId: string,
+  turn: number,
+  { anew = false }: { anew?: boolean } = {},
+): Promise<RawFile> {
   const file = rawFilePath(directory, runId, turn);
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
   const handle = await open(file, 'a+', 0o600);
-  const { lines, length } = await wholeLines(handle);
+  const { lines, length } = anew ? { lines: 0, length: 0 } : await wholeLines(handle);
   await handle.truncate(length);
   return {
     lines,
@@ -51,12 +59,12 @@ async function wholeLines(handle: FileHandle): Promise<{ lines: number; length: 
   }
 }
 
-/** A turn's raw stream for download, or undefined where there is none. */
+/** A turn's raw stream for download, or undefined where nothing was printed. */
 export async function rawTurn(
   directory: string,
   runId: string,
   turn: number,
 ): Promise<ReadableStream<Uint8Array> | undefined> {
   const file = Bun.file(rawFilePath(directory, runId, turn));
-  return (await file.exists()) ? file.stream() : undefined;
+  return (await file.exists()) && file.size > 0 ? file.stream() : undefined;
 }

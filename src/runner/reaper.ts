@@ -26,9 +26,13 @@ export async function reap({ queue, sandbox, clock, log }: ReaperNeeds): Promise
   for (const { runId, hasContainers } of await sandbox.leftovers()) {
     const run = await queue.workspaceOf(runId);
     if (run && isActive(run.status)) continue;
-    if (!run?.kept) await sandbox.discard(runId);
-    else if (hasContainers) await (await sandbox.adopt(runId, run.turn))?.remove();
-    else continue;
+    if (run?.kept) {
+      const container = hasContainers ? await sandbox.adopt(runId, run.turn) : undefined;
+      if (!container) continue;
+      await container.remove();
+    } else {
+      await sandbox.discard(runId);
+    }
     removed += 1;
   }
   if (removed > 0) log.info('removed old workspaces', { runs: removed });

@@ -47,7 +47,9 @@ export function createRunner(needs: RunnerNeeds): Runner {
     const letGo = new AbortController();
     if (claim.run.cancelRequested) cancel.abort();
     const control: TurnControl = { cancelled: cancel.signal, letGo: letGo.signal };
-    const begun = earlier ? earlier.done.then(() => executeTurn(needs, claim, control)) : executeTurn(needs, claim, control);
+    const begun = earlier
+      ? earlier.done.then(() => executeTurn(needs, claim, control))
+      : executeTurn(needs, claim, control);
     const done = begun
       .catch((error) => log.error('a turn was left to be rescued', error, { run: id }))
       .finally(() => {

@@ -26,6 +26,8 @@ export interface OpenTurn {
   readonly recorder: Recorder;
   readonly ways: Ways;
   readonly modelLimit: AbortSignal;
+  /** Puts placeholders back into text that is kept without the recorder. */
+  hide(text: string): string;
   /** Ends the ways, then writes what is left to write. Idempotent. */
   close(): Promise<void>;
 }
@@ -36,24 +38,21 @@ export async function openTurn(
   run: StoredRun,
   plan: TurnPlan,
   control: TurnControl,
-  onBroken: (error: unknown) => void,
+  { adopted, onBroken }: { adopted: boolean; onBroken: (error: unknown) => void },
 ): Promise<OpenTurn> {
   const hidden = plan.substitutions.map(({ value, placeholder }) => ({ value, placeholder }));
-  const recorder = createRecorder({
-    ...needs,
-    run,
-    scrubber: scrubber([...hidden, { value: plan.modelKey, placeholder: '[model key]' }]),
-    onBroken,
-  });
-  recorder.keepRaw(await openRawFile(needs.runsDirectory, run.id, run.turn));
+  const scrub = scrubber([...hidden, { value: plan.modelKey, placeholder: '[model key]' }]);
+  const recorder = createRecorder({ ...needs, run, scrubber: scrub, onBroken });
+  recorder.keepRaw(await openRawFile(needs.runsDirectory, run.id, run.turn, { anew: !adopted }));
   if (control.letGo.aborted) throw control.letGo.reason;
   const modelLimit = new AbortController();
-  const ways = await openWays(needs, run, plan, recorder, () => modelLimit.abort());
+  const ways = await openWays(needs, run, plan, recorder, scrub, () => modelLimit.abort());
   let closing: Promise<void> | null = null;
   return {
     recorder,
     ways,
     modelLimit: modelLimit.signal,
+    hide: scrub.text,
     close() {
       closing ??= ways.close().then(() => recorder.close());
       return closing;

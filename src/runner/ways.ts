@@ -7,6 +7,7 @@ import type { NewRunEvent } from '../runs/schema.ts';
 import type { Doors } from './doors.ts';
 import type { TurnPlan } from './plan.ts';
 import type { Recorder } from './recorder.ts';
+import type { Scrubber } from './scrub.ts';
 
 /** A sandbox that knocks on closed doors without end is shown in the transcript this often, then only in the ledger. */
 const mostDenialsShown = 50;
@@ -47,6 +48,7 @@ export async function openWays(
   run: StoredRun,
   plan: TurnPlan,
   recorder: Recorder,
+  scrub: Scrubber,
   onModelLimit: () => void,
 ): Promise<Ways> {
   const { configuration } = plan;

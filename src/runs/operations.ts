@@ -5,8 +5,8 @@ import { absent } from '../kernel/fault.ts';
 import { EgressEntry, EventsQuery, Message, PageQuery, Run, RunEvent, RunSummary, TurnNumber } from './schema.ts';
 import type { RunService } from './service.ts';
 
-const RunParams = z.object({ runId: z.guid() });
-const AutomationParams = z.object({ automationId: z.guid() });
+const RunParams = z.object({ runId: z.guid().toLowerCase() });
+const AutomationParams = z.object({ automationId: z.guid().toLowerCase() });
 
 /** A silent stream says this often that it lives, so that proxies on the way keep it open. */
 const heartbeatMs = 15_000;

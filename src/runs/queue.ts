@@ -8,7 +8,8 @@ export interface Progress {
   readonly phase?: RunPhase;
   readonly linesSeen?: number;
   readonly sessionId?: string;
-  readonly checkouts?: readonly CheckedOut[];
+  /** Null when what was checked out cannot be used. */
+  readonly checkouts?: readonly CheckedOut[] | null;
   readonly stopReason?: StopReason;
 }
 

@@ -164,7 +164,7 @@ export const EgressEntry = z.object({
 /** A message to the agent: kept as it was sent, but not blank. */
 export const Message = z
   .string()
-  .min(1)
+  .min(1, { error: 'Must not be empty', abort: true })
   // zod's own limit counts code points; the interface counts UTF-16 units.
   .refine((text) => text.length <= 20_000, 'Must be at most 20000 characters')
   .refine((text) => text.trim() !== '', 'Must not be blank');

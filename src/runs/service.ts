@@ -170,10 +170,15 @@ export function runService({ store, live, clock, automation, usageOf }: RunNeeds
 }
 export type RunService = ReturnType<typeof runService>;
 
-/** The message's first line that is not blank, cut to 80 characters. */
+/** The message's first line that is not blank, cut to 80 characters, none of them halved. */
 function titleOf(message: string | null): string {
   const line = message?.split('\n').find((text) => text.trim() !== '');
-  return line === undefined ? 'Manual run' : line.trim().slice(0, 80);
+  if (line === undefined) return 'Manual run';
+  return line
+    .trim()
+    .slice(0, 80)
+    .replace(/[\ud800-\udbff]$/, '')
+    .trimEnd();
 }
 
 const summary = (run: StoredRun, usage: InferenceUsage | undefined): RunSummary => ({

@@ -54,16 +54,17 @@ export function advanced(run: RunState, phase: RunPhase): RunState {
   return { ...run, phase };
 }
 
+export const agentStarted = ({ phase }: RunState): boolean => phase === 'agent' || phase === 'finishing';
+
 /** What becomes of a run whose runner vanished and whose sandbox cannot be adopted. */
 export function lost(run: RunState): { readonly requeue: true } | { readonly requeue: false; readonly ending: Ending } {
-  const agentStarted = run.phase === 'agent' || run.phase === 'finishing';
-  if (!agentStarted && run.attempts < maxAttempts) return { requeue: true };
+  if (!agentStarted(run) && run.attempts < maxAttempts) return { requeue: true };
   return {
     requeue: false,
     ending: {
       status: 'failed',
       category: 'worker_lost',
-      message: agentStarted
+      message: agentStarted(run)
         ? 'The server stopped while the agent was working and its sandbox is gone. Start the run again.'
         : `The server stopped ${maxAttempts} times while the run was being prepared. Start it again once the server is stable.`,
     },

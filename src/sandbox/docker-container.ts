@@ -19,6 +19,12 @@ export const containerName = (installation: string, runId: string, turn: number,
   `slipway-${installation}-${runId}-${turn}-${role}`;
 
 const mebibyte = 1024 * 1024;
+/**
+ * The agent's output is kept by the engine, whatever its usual driver is, so that it can be read from the beginning by
+ * another process of the server. This driver keeps bytes as they are; the size is above what an agent may print.
+ */
+const keptLog = { Type: 'local', Config: { 'max-size': '1024m', 'max-file': '2', compress: 'false' } };
+
 const agentUser = `${agentUid}:${agentUid}`;
 
 /** What holds for every container: no privilege, no way to gain one, nothing to write on but what is mounted. */
@@ -27,8 +33,7 @@ const confined = {
   CapDrop: ['ALL'],
   SecurityOpt: ['no-new-privileges'],
   RestartPolicy: { Name: 'no' },
-  // The engine's default may be a driver that cannot be read back, or one that drops old lines.
-  LogConfig: { Type: 'json-file', Config: {} },
+  LogConfig: { Type: 'none', Config: {} },
 } satisfies Docker.HostConfig;
 
 /** Writable places that end with the container; `exec` because build tools run what they write there. */
@@ -105,6 +110,7 @@ export function agentContainer(place: Place, spec: SandboxSpec): Docker.Containe
       NanoCpus: Math.round(spec.limits.cpus * 1e9),
       PidsLimit: spec.limits.processes,
       Ulimits: [{ Name: 'core', Soft: 0, Hard: 0 }],
+      LogConfig: keptLog,
     },
   };
 }

@@ -11,11 +11,15 @@ const owner = { uid: agentUid, gid: agentUid, uname: '', gname: '' };
 /** A tar stream of files and archives for one volume, everything owned by the agent; paths are relative to `root`. */
 export function tarFor(root: string, files: readonly SandboxFile[], archives: readonly SandboxArchive[]): Readable {
   const tar = pack();
+  // Whoever reads the stream is given the error; one that nobody reads any more must not end the server.
+  tar.on('error', () => {});
   fill(root, files, archives, tar).then(
     () => tar.finalize(),
     (error) => tar.destroy(error instanceof Error ? error : new Error(String(error))),
   );
-  return Readable.from(tar as AsyncIterable<Uint8Array>);
+  const stream = Readable.from(tar as AsyncIterable<Uint8Array>);
+  stream.on('error', () => {});
+  return stream;
 }
 
 type Pack = ReturnType<typeof pack>;
@@ -57,6 +61,8 @@ async function copyEntries(source: ReadableStream<Uint8Array>, below: string, ta
       ...(linkname ? { linkname } : {}),
       ...(mtime ? { mtime } : {}),
     });
+    // Breaks together with the tar, whose reader is told.
+    copied.on('error', () => {});
     if (type !== 'file' && type !== undefined && type !== null) {
       item.resume();
       copied.end(undefined);

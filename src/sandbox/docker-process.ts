@@ -1,6 +1,6 @@
 import type Docker from 'dockerode';
 import { asFailure, ask, isGoneOrDone } from './docker-engine.ts';
-import { demultiplex, splitLines } from './docker-stream.ts';
+import { demultiplex, joinLines, once } from './docker-stream.ts';
 import { maxOutputBytes, type SandboxExit, type SandboxLine, type SandboxProcess } from './sandbox.ts';
 
 const diagnosticsBytes = 64 * 1024;
@@ -57,8 +57,9 @@ export function dockerProcess(
 }
 
 /**
- * Reads the output from its beginning. When the stream breaks while the process lives it is opened once more and goes
- * on behind the last line that was given.
+ * Follows the output from its beginning while the process lives, then reads the log once more: the engine may end a
+ * stream that it follows before the last lines of a process that has just ended, and a line without its end is whole
+ * only then. A stream that breaks is opened once more. Lines that were given are not given again.
  */
 async function* linesOf(
   container: Docker.Container,
@@ -66,27 +67,27 @@ async function* linesOf(
   skip: number,
 ): AsyncGenerator<SandboxLine> {
   let given = skip;
-  for (let attempt = 1; ; attempt += 1) {
-    const stream = (await ask(
-      container.logs({ follow: true, stdout: true, stderr: false }),
-    )) as unknown as NodeJS.ReadableStream & { destroy(): void };
+  let broken = 0;
+  for (let running = true; running; ) {
+    ({ Running: running } = (await ask(container.inspect())).State);
+    const stream = (await ask(container.logs({ follow: running as true, stdout: true, stderr: false }))) as unknown as
+      | LogStream
+      | Buffer;
+    const pieces = Buffer.isBuffer(stream) ? once(stream) : stream;
     try {
-      for await (const line of splitLines(counted(demultiplex(stream as AsyncIterable<Uint8Array>, 'stdout')))) {
-        if (line.number <= given) continue;
+      for await (const { ended, ...line } of joinLines(counted(demultiplex(pieces, 'stdout')))) {
+        if (line.number <= given || (running && !ended)) continue;
         given = line.number;
         yield line;
       }
     } catch (error) {
-      if (attempt > 1) throw asFailure(error);
-      continue;
+      broken += 1;
+      if (broken > 1) throw asFailure(error);
+      running = true;
     } finally {
-      stream.destroy();
+      if (!Buffer.isBuffer(stream)) stream.destroy();
     }
-    const { State } = await ask(container.inspect());
-    if (!State.Running || attempt > 1) return;
   }
 }
 
-async function* once(piece: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield piece;
-}
+type LogStream = AsyncIterable<Uint8Array> & { destroy(): void };

@@ -33,36 +33,57 @@ export async function* demultiplex(
   }
 }
 
-/** Splits bytes into lines. A line over `maxLineBytes` is cut there, at a whole character, and the rest is dropped. */
-export async function* splitLines(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<SandboxLine> {
+/** A line, and whether its end was seen. */
+export type ReadLine = SandboxLine & { readonly ended: boolean };
+
+const code = { more: 43, end: 46, last: 33, newline: 10 } as const;
+
+/**
+ * Puts the lines together that the relay in the sandbox (`sandbox/relay`) has taken to pieces: a piece is a line of
+ * its own that begins with `+` (more follows), `.` (the line ends here) or `!` (the stream does). A line over
+ * `maxLineBytes` is cut there, at a whole character, and the rest of it is dropped.
+ */
+export async function* joinLines(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<ReadLine> {
   let parts: Uint8Array[] = [];
   let length = 0;
   let number = 0;
-  let seen = false;
+  let kind: number | null = null;
+  let begun = false;
   const take = (part: Uint8Array) => {
-    seen ||= part.length > 0;
     const room = maxLineBytes - length;
     if (part.length > 0 && room > 0) parts.push(part.subarray(0, room).slice());
     length += part.length;
   };
-  const line = (): SandboxLine => {
+  const line = (ended: boolean): ReadLine => {
     number += 1;
     const cut = length > maxLineBytes;
     // A character that the cut went through would read as a replacement mark.
     const text = new TextDecoder().decode(parts.length === 1 ? parts[0] : Buffer.concat(parts), { stream: cut });
     parts = [];
     length = 0;
-    seen = false;
-    return { number, text, cut };
+    begun = false;
+    return { number, text, cut, ended };
   };
   for await (const piece of pieces) {
-    let start = 0;
-    for (let end = piece.indexOf(10); end !== -1; end = piece.indexOf(10, start)) {
-      take(piece.subarray(start, end));
-      yield line();
-      start = end + 1;
+    for (let at = 0; at < piece.length; ) {
+      if (kind === null) {
+        kind = piece[at] ?? code.end;
+        begun = true;
+        at += 1;
+        continue;
+      }
+      const end = piece.indexOf(code.newline, at);
+      take(piece.subarray(at, end === -1 ? piece.length : end));
+      if (end === -1) break;
+      if (kind !== code.more) yield line(true);
+      kind = null;
+      at = end + 1;
     }
-    take(piece.subarray(start));
   }
-  if (seen) yield line();
+  if (begun) yield line(false);
+}
+
+/** One piece as a stream of pieces. */
+export async function* once(piece: Uint8Array): AsyncGenerator<Uint8Array> {
+  yield piece;
 }

@@ -7,7 +7,6 @@ import {
   doorContainer,
   inspectContainer,
   labelOf,
-  type Role,
   volumeName,
 } from './docker-container.ts';
 import { asFailure, ask, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
@@ -134,7 +133,23 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
         return processOf(docker, agent, spec.runId, spec.turn, exited);
       } catch (error) {
         await removeTurn(docker, spec.runId, spec.turn).catch(() => {});
+        // Half a workspace would be taken for a whole one.
+        if (spec.archives.length > 0) await discard(spec.runId).catch(() => {});
         throw error;
+      }
+    });
+  }
+
+  async function discard(runId: string): Promise<void> {
+    await withEngine('discard', async (docker) => {
+      const containers = await containersOf(docker, [`${labelOf.run}=${runId}`]);
+      await Promise.all(containers.map(({ Id }) => removeContainer(docker, Id)));
+      for (const part of ['workspace', 'state'] as const) {
+        try {
+          await ask(docker.getVolume(volumeName(installation, runId, part)).remove({ force: true }));
+        } catch (error) {
+          if (((error as Error).cause as { statusCode?: unknown } | undefined)?.statusCode !== 404) throw error;
+        }
       }
     });
   }
@@ -161,14 +176,14 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       const place = { installation, image: options.image };
       const container = await ask(docker.createContainer(inspectContainer(place, task.runId, task)));
       try {
+        const output = await ask(container.attach({ stream: true, stdout: true, stderr: false }));
         const exited = container.wait({ condition: 'next-exit' });
         exited.catch(() => {});
         await ask(container.start());
+        const reading = firstBytes(output, task.maxOutputBytes);
+        reading.catch(() => {});
         const { StatusCode } = (await ask(exited, task.timeoutMs)) as { StatusCode: number };
-        const log = (await ask(
-          container.logs({ follow: true, stdout: true, stderr: false }),
-        )) as unknown as NodeJS.ReadableStream & { destroy(): void };
-        return { code: StatusCode, ...(await firstBytes(log, task.maxOutputBytes)) };
+        return { code: StatusCode, ...(await ask(reading)) };
       } catch (error) {
         if (error instanceof SandboxFailure && error.cause === undefined) {
           throw new SandboxFailure('failed', 'A command in the sandbox took too long.', error);
@@ -208,19 +223,7 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       });
     },
 
-    async discard(runId) {
-      await withEngine('discard', async (docker) => {
-        const containers = await containersOf(docker, [`${labelOf.run}=${runId}`]);
-        await Promise.all(containers.map(({ Id }) => removeContainer(docker, Id)));
-        for (const part of ['workspace', 'state'] as const) {
-          try {
-            await ask(docker.getVolume(volumeName(installation, runId, part)).remove({ force: true }));
-          } catch (error) {
-            if (((error as Error).cause as { statusCode?: unknown } | undefined)?.statusCode !== 404) throw error;
-          }
-        }
-      });
-    },
+    discard,
 
     async leftovers() {
       return withEngine('leftovers', async (docker) => {
@@ -244,23 +247,15 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
   };
 }
 
-export type { Role };
-
-/** The beginning of a command's output. */
-async function firstBytes(
-  log: NodeJS.ReadableStream & { destroy(): void },
-  most: number,
-): Promise<{ output: Uint8Array; cut: boolean }> {
+/** Reads a command's output to its end and keeps the beginning. */
+async function firstBytes(stream: NodeJS.ReadableStream, most: number): Promise<{ output: Uint8Array; cut: boolean }> {
   const parts: Uint8Array[] = [];
-  let bytes = 0;
-  try {
-    for await (const part of demultiplex(log as AsyncIterable<Uint8Array>, 'stdout')) {
-      parts.push(part.slice());
-      bytes += part.length;
-      if (bytes > most) break;
-    }
-  } finally {
-    log.destroy();
+  let kept = 0;
+  let cut = false;
+  for await (const part of demultiplex(stream as AsyncIterable<Uint8Array>, 'stdout')) {
+    cut ||= part.length > most - kept;
+    if (kept < most) parts.push(part.slice(0, most - kept));
+    kept = Math.min(most, kept + part.length);
   }
-  return { output: Buffer.concat(parts).subarray(0, most), cut: bytes > most };
+  return { output: Buffer.concat(parts), cut };
 }

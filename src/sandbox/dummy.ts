@@ -46,7 +46,7 @@ export function dummySandbox(world: DummyWorld): Sandbox {
     const { runId, turn, command, environment } = spec;
     const container: DummyContainer = { runId, turn, command, environment, process: null };
     run.containers.set(turn, container);
-    if (!run.hasStarted) for (const archive of spec.archives) await volumes.unpack(archive);
+    for (const archive of spec.archives) await volumes.unpack(archive);
     for (const file of spec.files) await volumes.put(file);
     if (world.failNextStart) {
       const reason = world.failNextStart;

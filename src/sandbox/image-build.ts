@@ -52,7 +52,7 @@ function context(packages: readonly FetchedPackage[]): NodeJS.ReadableStream {
   const tar = pack();
   const fill = async () => {
     for (const [name, text] of Object.entries(contextFiles)) {
-      tar.entry({ name, mode: name === 'enter' ? 0o755 : 0o644, mtime: new Date(0) }, text);
+      tar.entry({ name, mode: text.startsWith('#!') ? 0o755 : 0o644, mtime: new Date(0) }, text);
     }
     for (const fetched of packages) await copyPackage(fetched, tar);
     tar.finalize();

@@ -3,6 +3,7 @@ import dockerfile from '../../sandbox/Dockerfile' with { type: 'text' };
 import debian from '../../sandbox/debian.txt' with { type: 'text' };
 import enter from '../../sandbox/enter' with { type: 'text' };
 import packages from '../../sandbox/packages.json';
+import relay from '../../sandbox/relay' with { type: 'text' };
 
 /** A package of the npm registry that goes into the image, pinned for each architecture that has it. */
 export interface PinnedPackage {
@@ -26,6 +27,7 @@ export const contextFiles: Readonly<Record<string, string>> = {
   Dockerfile: dockerfile,
   'debian.txt': debian,
   enter,
+  relay,
 };
 
 /** The names of the Debian packages that the image has. */

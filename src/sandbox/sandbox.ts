@@ -49,7 +49,10 @@ export interface SandboxSpec {
   readonly environment: Readonly<Record<string, string>>;
   /** Small files, written before the command starts, owned by `agent`. Paths are absolute, under /state or /workspace. */
   readonly files: readonly SandboxFile[];
-  /** Tar archives unpacked before the command starts, on the first turn only (the volumes keep what they hold). */
+  /**
+   * Tar archives unpacked before the command starts. Given where the workspace is to be filled: the volumes keep it for
+   * later turns. When the start fails, nothing of them is kept.
+   */
   readonly archives: readonly SandboxArchive[];
   /** Host directory of the run's sockets, mounted into the shim alone. */
   readonly socketDirectory: string;

@@ -95,7 +95,11 @@ describe.concurrent('a run', () => {
     await second.commit({ 'b.txt': 'b\n' });
     const other = await service.connect(second.url);
     const run = await service.played(
-      [{ do: 'where' }, { do: 'write', path: 'a.txt', content: '' }, { do: 'write', path: '/workspace/demo-2/c', content: 'c' }],
+      [
+        { do: 'where' },
+        { do: 'write', path: 'a.txt', content: '' },
+        { do: 'write', path: '/workspace/demo-2/c', content: 'c' },
+      ],
       { repositoryIds: [service.repositoryId, other] },
     );
     const [checkedOut] = of(run, 'repositories_checked_out') as { repositories: { path: string }[] }[];
@@ -107,7 +111,10 @@ describe.concurrent('a run', () => {
 
   test('keeps the whole of the harness output for download', async () => {
     await using service = await testService();
-    const run = await service.played([{ do: 'print', line: 'not json' }, { do: 'message', text: 'Hello' }]);
+    const run = await service.played([
+      { do: 'print', line: 'not json' },
+      { do: 'message', text: 'Hello' },
+    ]);
     const raw = await service.call('GET', `/runs/${run.id}/turns/1/raw`);
     expect(raw.body).toBe(
       '{"type":"session","sessionId":"dummy-session"}\nnot json\n{"type":"message","text":"Hello"}\n',
@@ -179,7 +186,10 @@ describe.concurrent('a follow-up', () => {
 
   test('continues a run that failed, and one that was cancelled, and adds up their usage', async () => {
     await using service = await testService();
-    const failed = await service.played([{ do: 'model', prompt: 'x' }, { do: 'exit', code: 3 }]);
+    const failed = await service.played([
+      { do: 'model', prompt: 'x' },
+      { do: 'exit', code: 3 },
+    ]);
     expect(failed).toMatchObject({ status: 'failed', inferenceUsage: { requests: 1 } });
     await service.message(failed.id, [{ do: 'model', prompt: 'y' }]);
     const continued = await service.finished(failed.id);
