@@ -93,9 +93,15 @@ function commandOf(input: unknown): string | null {
   const command = (input as { command?: unknown } | null)?.command;
   if (typeof command !== 'string') return null;
   // Codex wraps what it runs in a login shell; people want to see the command.
-  const inner =
-    /^\/bin\/(?:ba)?sh -lc '([\s\S]*)'$/.exec(command)?.[1] ?? /^\/bin\/(?:ba)?sh -lc "([\s\S]*)"$/.exec(command)?.[1];
-  return inner?.replaceAll(`'\\''`, "'") ?? command;
+  const wrapped = /^\/bin\/(?:ba)?sh -lc ([\s\S]+)$/.exec(command)?.[1];
+  return wrapped === undefined ? command : unquoted(wrapped);
+}
+
+/** The text of one word of a shell, whose parts are in single or double quotes or in none. */
+function unquoted(word: string): string {
+  return word.replace(/'([^']*)'|"((?:\\.|[^"\\])*)"|\\([\s\S])/g, (_, single, double, escaped) =>
+    single !== undefined ? single : double !== undefined ? double.replace(/\\(["\\$`])/g, '$1') : escaped,
+  );
 }
 
 const cost = (micros: number | null): string =>

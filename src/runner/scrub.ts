@@ -9,20 +9,15 @@ const leastLength = 4;
 
 /**
  * The last gate before anything of a sandbox is kept: the agent has placeholders only, but a host that it may talk to
- * can answer with the real value. Answers a function that puts the placeholder back in text, in plain form and as
- * JSON writes it, at any depth of a value.
+ * can answer with the real value. Answers a function that puts the placeholder back in text, in plain form, as JSON
+ * writes it and as an address does, at any depth of a value.
  */
 export function scrubber(hidden: readonly Hidden[]) {
   const pairs = hidden
     .filter(({ value }) => value.length >= leastLength)
     .flatMap(({ value, placeholder }) => {
-      const escaped = JSON.stringify(value).slice(1, -1);
-      return escaped === value
-        ? [{ value, placeholder }]
-        : [
-            { value, placeholder },
-            { value: escaped, placeholder },
-          ];
+      const forms = new Set([value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value.toWellFormed())]);
+      return [...forms].map((form) => ({ value: form, placeholder }));
     })
     // The longest first, so that a value that holds another one is hidden whole.
     .sort((a, b) => b.value.length - a.value.length);

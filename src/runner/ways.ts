@@ -63,7 +63,7 @@ export async function openWays(
         denials += 1;
         if (denials <= mostDenialsShown) recorder.add([denied(request)]);
       }
-      return needs.ledger.record(run.id, run.turn, request);
+      return needs.ledger.record(run.id, run.turn, withoutValues(request, scrub.text));
     },
   });
   try {
@@ -101,6 +101,14 @@ export async function openWays(
     throw error;
   }
 }
+
+/** A host that sends back what was put in teaches the agent the value, and the agent may write it into an address. */
+const withoutValues = (request: EgressRequest, hide: (text: string) => string): EgressRequest => ({
+  ...request,
+  host: hide(request.host),
+  path: request.path === null ? null : hide(request.path),
+  reason: request.reason === null ? null : hide(request.reason),
+});
 
 const denied = (request: EgressRequest): NewRunEvent => ({
   type: 'egress_denied',

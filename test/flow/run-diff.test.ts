@@ -2,6 +2,7 @@ import { describe, expect, test } from 'bun:test';
 import { mkdir, mkdtemp, rm, symlink, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import type { CheckedOut } from '../../src/runs/row.ts';
 import { diffWorkspace, mostPatchBytes } from '../../src/runner/diff.ts';
 import { dummySandbox } from '../../src/sandbox/dummy.ts';
 import { createDummyWorld } from '../../src/sandbox/dummy-world.ts';
@@ -18,7 +19,7 @@ async function workspace(names: readonly string[] = ['demo']) {
     hasStarted: true,
   });
   const root = world.workspace('run');
-  const checkouts = [];
+  const checkouts: CheckedOut[] = [];
   for (const name of names) {
     const place = path.join(root, name);
     await mkdir(place, { recursive: true });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'bun:test';
-import type { Run, RunEvent } from '../../src/runs/schema.ts';
+import type { Run, RunEvent, RunEventData } from '../../src/runs/schema.ts';
 import { workspaceKeptMs } from '../../src/runs/service.ts';
 import { localRepository, runGit } from '../support/git.ts';
 import { testService } from '../support/service.ts';
@@ -7,7 +7,7 @@ import { testService } from '../support/service.ts';
 const typesOf = (run: Run) => run.events.map((event) => event.type);
 const of = (run: Run, type: RunEvent['type'], turn = 1): RunEvent['data'][] =>
   run.events.filter((event) => event.type === type && event.turn === turn).map((event) => event.data);
-const diffOf = (run: Run, turn = 1) => of(run, 'diff', turn)[0] as { files: { path: string }[]; patch: string };
+const diffOf = (run: Run, turn = 1) => of(run, 'diff', turn)[0] as RunEventData['diff'];
 const filesOf = (run: Run, turn = 1) =>
   Object.fromEntries(diffOf(run, turn).files.map((file) => [file.path, file] as const));
 
@@ -44,7 +44,7 @@ describe.concurrent('a run', () => {
     ]);
     expect(of(run, 'sandbox_ready')).toEqual([{ harness: 'codex', model: 'gpt-5.4' }]);
     expect(of(run, 'run_succeeded')).toEqual([{ resultSummary: 'Fine.' }]);
-    expect(filesOf(run)).toEqual({ 'a.txt': { path: 'a.txt', additions: 1, deletions: 1 } });
+    expect(diffOf(run).files).toEqual([{ path: 'a.txt', additions: 1, deletions: 1 }]);
     expect(diffOf(run).patch).toContain('-one\n+two\n');
     expect([run.createdAt, run.startedAt, run.completedAt].map((time) => typeof time)).toEqual(
       Array.from({ length: 3 }, () => 'string'),
@@ -84,7 +84,7 @@ describe.concurrent('a run', () => {
       'new file.txt',
       'sub/deep.txt',
     ]);
-    expect(filesOf(run)['a.txt']).toEqual({ path: 'a.txt', additions: 0, deletions: 1 });
+    expect(diffOf(run).files).toContainEqual({ path: 'a.txt', additions: 0, deletions: 1 });
     expect(diffOf(run).patch).toContain('deleted file mode');
     expect(of(run, 'warning')).toEqual([]);
   });
