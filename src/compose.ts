@@ -54,6 +54,7 @@ export interface Service {
   readonly access: AccessService;
   readonly integrations: IntegrationService;
   readonly runs: RunService;
+  readonly sandbox: Sandbox;
   /** Removes workspaces that nobody will ask for again. */
   reap(): Promise<number>;
   /** Stops working on runs without ending one, then writes what is left to write. The database stays open. */
@@ -196,6 +197,7 @@ export async function compose(
     access,
     integrations,
     runs,
+    sandbox,
     reap: () => reap({ queue, sandbox, clock, log }),
     async close() {
       await runner.stop();

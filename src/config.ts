@@ -18,6 +18,10 @@ export interface Config {
   /** PEM file whose certificates are trusted upstream beside the usual ones. */
   readonly egressExtraCa: string | null;
   readonly sandboxImage: string | null;
+  /** Where fetched packages are kept between builds of the sandbox image; it may be removed at any time. */
+  readonly cacheDir: string;
+  /** Mirror of Debian's packages for a sandbox image that is made of them; null for Debian's own. */
+  readonly debianMirror: string | null;
   readonly sandboxLimits: { readonly memoryBytes: number; readonly cpus: number; readonly processes: number };
   /** The deployment's own model keys ("included usage"). */
   readonly modelKeys: Readonly<Partial<Record<ModelProvider, string>>>;
@@ -61,6 +65,7 @@ export function readConfig(flags: Flags = {}, env: Readonly<Record<string, strin
   const masterKey = text('SLIPWAY_MASTER_KEY');
   const masterKeyFile = text('SLIPWAY_MASTER_KEY_FILE');
   const publicUrl = flags.publicUrl ?? text('SLIPWAY_PUBLIC_URL');
+  const mirror = text('SLIPWAY_DEBIAN_MIRROR');
   return Object.freeze({
     dataDir,
     listen: readListen(flags.listen ?? text('SLIPWAY_LISTEN') ?? '127.0.0.1:4800'),
@@ -79,8 +84,11 @@ export function readConfig(flags: Flags = {}, env: Readonly<Record<string, strin
       .filter((entry) => entry !== ''),
     egressExtraCa: text('SLIPWAY_EGRESS_EXTRA_CA') ?? null,
     sandboxImage: text('SLIPWAY_SANDBOX_IMAGE') ?? null,
+    cacheDir: path.join(path.resolve(text('XDG_CACHE_HOME') ?? path.join(homedir(), '.cache')), 'slipway'),
+    debianMirror: mirror === undefined ? null : readUrl('SLIPWAY_DEBIAN_MIRROR', mirror),
     sandboxLimits: {
-      memoryBytes: readInteger('SLIPWAY_SANDBOX_MEMORY_MB', text('SLIPWAY_SANDBOX_MEMORY_MB'), 2048, 64, 1_048_576) * 1_048_576,
+      memoryBytes:
+        readInteger('SLIPWAY_SANDBOX_MEMORY_MB', text('SLIPWAY_SANDBOX_MEMORY_MB'), 2048, 64, 1_048_576) * 1_048_576,
       cpus: readDecimal('SLIPWAY_SANDBOX_CPUS', text('SLIPWAY_SANDBOX_CPUS'), 2, 0.1, 1024),
       processes: readInteger('SLIPWAY_SANDBOX_PROCESSES', text('SLIPWAY_SANDBOX_PROCESSES'), 512, 16, 1_000_000),
     },
@@ -102,13 +110,15 @@ export function readConfig(flags: Flags = {}, env: Readonly<Record<string, strin
 function readListen(value: string): { host: string; port: number } {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^:]+)):(\d{1,5})$/.exec(value);
   const port = Number(match?.[3]);
-  if (!match || port > 65_535) throw new ConfigError(`SLIPWAY_LISTEN must be HOST:PORT, for example 127.0.0.1:4800, not "${value}".`);
+  if (!match || port > 65_535)
+    throw new ConfigError(`SLIPWAY_LISTEN must be HOST:PORT, for example 127.0.0.1:4800, not "${value}".`);
   return { host: match[1] ?? match[2] ?? '', port };
 }
 
 function readUrl(name: string, value: string): string {
   const url = URL.parse(value);
-  if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:')) throw new ConfigError(`${name} must be an http:// or https:// address.`);
+  if (!url || (url.protocol !== 'http:' && url.protocol !== 'https:'))
+    throw new ConfigError(`${name} must be an http:// or https:// address.`);
   if (url.username !== '' || url.password !== '') throw new ConfigError(`${name} must not hold credentials.`);
   return value.replace(/\/+$/, '');
 }

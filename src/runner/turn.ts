@@ -44,9 +44,11 @@ export async function openTurn(
   const scrub = scrubber([...hidden, { value: plan.modelKey, placeholder: '[model key]' }]);
   const recorder = createRecorder({ ...needs, run, scrubber: scrub, onBroken });
   recorder.keepRaw(await openRawFile(needs.runsDirectory, run.id, run.turn, { anew: !adopted }));
-  if (control.letGo.aborted) throw control.letGo.reason;
   const modelLimit = new AbortController();
-  const ways = await openWays(needs, run, plan, recorder, scrub, () => modelLimit.abort());
+  const ways = await openGuarded().catch(async (error) => {
+    await recorder.close();
+    throw error;
+  });
   let closing: Promise<void> | null = null;
   return {
     recorder,
@@ -58,4 +60,10 @@ export async function openTurn(
       return closing;
     },
   };
+
+  /** Not in a process that has let go: the next one opens sockets of the same names. */
+  async function openGuarded(): Promise<Ways> {
+    if (control.letGo.aborted) throw control.letGo.reason;
+    return openWays(needs, run, plan, recorder, scrub, () => modelLimit.abort());
+  }
 }
