@@ -135,6 +135,7 @@ export async function compose(
     owner: installation,
     maxConcurrentRuns: config.maxConcurrentRuns,
     sandbox,
+    automations,
     limits: config.sandboxLimits,
     runsDirectory,
     doors: openDoors(config.dataDir),
@@ -198,6 +199,7 @@ export async function compose(
     integrations,
     runs,
     sandbox,
+    automations,
     reap: () => reap({ queue, sandbox, clock, log }),
     async close() {
       await runner.stop();

@@ -20,6 +20,8 @@ export interface NewRun {
   readonly at: number;
 }
 
+const asked: NewRunEvent = { type: 'cancel_requested', data: {} };
+
 /** What callers do to runs: start, read, cancel, follow up. The runner's side is in `queue.ts`. */
 export function runStore(database: Database) {
   return {
@@ -107,14 +109,15 @@ export function runStore(database: Database) {
             tx,
             id,
             row.turn,
-            [
-              { type: 'cancel_requested', data: {} },
-              { type: 'run_cancelled', data: {} },
-            ],
+            // One that lost its runner went back to the queue with an earlier cancel.
+            row.cancel_requested_at === null
+              ? [asked, { type: 'run_cancelled', data: {} }]
+              : [{ type: 'run_cancelled', data: {} }],
             at,
           );
           await tx.run(
-            `UPDATE runs SET status = 'cancelled', phase = NULL, cancel_requested_at = ?, completed_at = ?,
+            `UPDATE runs SET status = 'cancelled', phase = NULL,
+               cancel_requested_at = COALESCE(cancel_requested_at, ?), completed_at = ?,
                workspace_expires_at = ? WHERE id = ?`,
             at,
             at,
@@ -123,7 +126,7 @@ export function runStore(database: Database) {
           );
         }
         if (row.status === 'running' && row.cancel_requested_at === null) {
-          await appendEvents(tx, id, row.turn, [{ type: 'cancel_requested', data: {} }], at);
+          await appendEvents(tx, id, row.turn, [asked], at);
           await tx.run('UPDATE runs SET cancel_requested_at = ? WHERE id = ?', at, id);
         }
         return row.status;

@@ -10,9 +10,10 @@ const key = database.query<{ workspace_id: string }, [string]>(
   'SELECT workspace_id FROM tokens WHERE token_hash = ? AND revoked_at IS NULL',
 );
 const row = database.query<{ id: string; name: string; configuration: string }, [string, string]>(
-  `SELECT automations.id, name, description, enabled, automations.version, automations.created_at, updated_at, configuration
-   FROM automations JOIN automation_versions ON automation_id = automations.id AND automation_versions.version = automations.version
-   WHERE automations.id = ? AND workspace_id = ?`,
+  `SELECT a.id, a.name, a.description, a.enabled, a.version, a.created_at, a.updated_at,
+     (SELECT v.configuration FROM automation_versions v WHERE v.automation_id = a.id AND v.version = a.version)
+       AS configuration
+   FROM automations a WHERE a.id = ? AND a.workspace_id = ?`,
 );
 const server = Bun.serve({
   hostname: '127.0.0.1',

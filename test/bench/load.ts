@@ -21,7 +21,7 @@ interface State {
 function take(state: State, piece: Buffer): boolean {
   const all = state.rest.length === 0 ? piece : Buffer.concat([state.rest, piece]);
   const end = all.indexOf(headEnd);
-  const head = end === -1 ? '' : all.toString("latin1", 0, end);
+  const head = end === -1 ? '' : all.toString('latin1', 0, end);
   const length = Number(/content-length: (\d+)/i.exec(head)?.[1] ?? Number.NaN);
   if (end === -1 || all.length < end + 4 + length) {
     state.rest = Buffer.from(all);

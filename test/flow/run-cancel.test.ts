@@ -1,6 +1,8 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import type { Run } from '../../src/runs/schema.ts';
 import { testService } from '../support/service.ts';
+
+setDefaultTimeout(30_000);
 
 const count = (run: Run, type: string) => run.events.filter((event) => event.type === type).length;
 
@@ -134,12 +136,15 @@ describe.concurrent('a cancel', () => {
   });
 
   test('while the model answers ends the request, too', async () => {
-    await using service = await testService({
-      script: { turns: [{ steps: [], answer: 'x' }], fault: () => ({ kind: 'hang' }) },
-    });
+    const asked = Promise.withResolvers<void>();
+    const fault = () => {
+      asked.resolve();
+      return { kind: 'hang' } as const;
+    };
+    await using service = await testService({ script: { turns: [{ steps: [], answer: 'x' }], fault } });
     const runId = await service.start([{ do: 'model', prompt: 'x' }]);
     await service.event(runId, 'sandbox_ready');
-    while (service.model.requests.length === 0) await new Promise(setImmediate);
+    await asked.promise;
     await service.cancel(runId);
     expectCancelled(await service.finished(runId));
     await service.model.requests[0]?.hungUp;

@@ -1,12 +1,14 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import { mkdir, mkdtemp, rm, symlink, utimes } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
-import type { CheckedOut } from '../../src/runs/row.ts';
 import { diffWorkspace, mostPatchBytes } from '../../src/runner/diff.ts';
+import type { CheckedOut } from '../../src/runs/row.ts';
 import { dummySandbox } from '../../src/sandbox/dummy.ts';
 import { createDummyWorld } from '../../src/sandbox/dummy-world.ts';
 import { runGit } from '../support/git.ts';
+
+setDefaultTimeout(30_000);
 
 /** A run's volumes with a repository or several, each with one commit. */
 async function workspace(names: readonly string[] = ['demo']) {

@@ -1,10 +1,12 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import { rename, rm } from 'node:fs/promises';
 import path from 'node:path';
 import type { RehearsalFault } from '../../src/demo/rehearsal-script.ts';
 import type { FailureCategory, Run } from '../../src/runs/schema.ts';
 import type { DummyStepInput } from '../../src/sandbox/dummy-schema.ts';
 import { type TestService, type TestServiceOptions, testService } from '../support/service.ts';
+
+setDefaultTimeout(30_000);
 
 const asksModel: DummyStepInput[] = [{ do: 'model', prompt: 'x' }];
 const scripted = (fault: RehearsalFault): TestServiceOptions => ({

@@ -1,6 +1,8 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import type { DummyStepInput } from '../../src/sandbox/dummy-schema.ts';
 import { testService } from '../support/service.ts';
+
+setDefaultTimeout(30_000);
 
 const asks = (times: number): DummyStepInput[] => Array.from({ length: times }, () => ({ do: 'model', prompt: 'x' }));
 
@@ -92,5 +94,5 @@ describe.concurrent('the queue', () => {
     expect(began).toEqual(queued);
     const { body } = await service.call('GET', `/automations/${automationId}/runs?pageSize=50`);
     expect(body.total).toBe(50);
-  }, 20_000);
+  });
 });

@@ -1,8 +1,10 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import type { Run } from '../../src/runs/schema.ts';
 import type { DummyStepInput } from '../../src/sandbox/dummy-schema.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
 import { type TestService, testService } from '../support/service.ts';
+
+setDefaultTimeout(30_000);
 
 const ways = ['stopped', 'crashed'] as const;
 
@@ -101,12 +103,15 @@ describe.concurrent('a server that is', () => {
     });
 
     test(`${how} while the model answers counts the request once`, async () => {
-      await using service = await testService({
-        script: { turns: [{ steps: [], answer: 'Fine.' }], fault: (n) => (n === 1 ? { kind: 'hang' } : null) },
-      });
+      const asked = Promise.withResolvers<void>();
+      const fault = () => {
+        asked.resolve();
+        return { kind: 'hang' } as const;
+      };
+      await using service = await testService({ script: { turns: [{ steps: [], answer: 'Fine.' }], fault } });
       const runId = await service.start([{ do: 'model', prompt: 'x' }]);
       await service.event(runId, 'sandbox_ready');
-      while (service.model.requests.length === 0) await new Promise(setImmediate);
+      await asked.promise;
       await service.restart(how);
       const run = await service.finished(runId);
       expect(run).toMatchObject({ status: 'failed', inferenceUsage: { requests: 1 } });

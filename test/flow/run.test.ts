@@ -1,8 +1,10 @@
-import { describe, expect, test } from 'bun:test';
+import { describe, expect, setDefaultTimeout, test } from 'bun:test';
 import type { Run, RunEvent, RunEventData } from '../../src/runs/schema.ts';
 import { workspaceKeptMs } from '../../src/runs/service.ts';
 import { localRepository, runGit } from '../support/git.ts';
 import { testService } from '../support/service.ts';
+
+setDefaultTimeout(30_000);
 
 const typesOf = (run: Run) => run.events.map((event) => event.type);
 const of = (run: Run, type: RunEvent['type'], turn = 1): RunEvent['data'][] =>
