@@ -135,7 +135,6 @@ export async function compose(
     owner: installation,
     maxConcurrentRuns: config.maxConcurrentRuns,
     sandbox,
-    automations,
     limits: config.sandboxLimits,
     runsDirectory,
     doors: openDoors(config.dataDir),
@@ -199,7 +198,6 @@ export async function compose(
     integrations,
     runs,
     sandbox,
-    automations,
     reap: () => reap({ queue, sandbox, clock, log }),
     async close() {
       await runner.stop();

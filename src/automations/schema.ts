@@ -6,8 +6,14 @@ import { isTimeZone } from './schedule.ts';
 
 /** Text that every store and every client can hold: neither lone surrogates nor NUL. */
 const isPlainText = (text: string): boolean => text.isWellFormed() && !text.includes('\0');
-const text = () => z.string().refine(isPlainText, 'Must hold neither NUL nor lone surrogates');
-const trimmed = () => z.string().trim().refine(isPlainText, 'Must hold neither NUL nor lone surrogates');
+const plain = (string: z.ZodString, most: number) =>
+  string
+    .max(most, { error: `Must be at most ${most} characters`, abort: true })
+    // zod's own limit counts code points; the interface counts UTF-16 units.
+    .refine((value) => value.length <= most, `Must be at most ${most} characters`)
+    .refine(isPlainText, 'Must hold neither NUL nor lone surrogates');
+const text = (most: number) => plain(z.string(), most);
+const trimmed = (most: number) => plain(z.string().trim(), most);
 
 /** An identifier as callers send it. Ids are stored in lower case; UUIDs are the same in any. */
 const reference = () => z.guid().toLowerCase();
@@ -34,7 +40,7 @@ const unique = <T extends z.ZodType>(item: T, most: number, least = 0) =>
       }
     }, whenList);
 
-const externalId = () => text().min(1).max(255);
+const externalId = () => text(255).min(1);
 
 const SlackTrigger = z.object({
   kind: z.literal('slack'),
@@ -48,7 +54,7 @@ const SentryTrigger = z.object({
   integrationAccountId: reference(),
   projectIds: unique(externalId(), 100, 1),
   eventTypes: unique(z.enum(['new_issue', 'regression']), 2, 1),
-  excludedEnvironments: unique(text().min(1).max(64), 100).default([]),
+  excludedEnvironments: unique(text(64).min(1), 100).default([]),
 });
 
 const DiscordTrigger = z.object({
@@ -77,9 +83,8 @@ export type Notification = z.infer<typeof Notification>;
 
 /** Every field of a configuration, without defaults: a PATCH must not fill in what it was not sent. */
 const fields = {
-  prompt: text()
+  prompt: text(50_000)
     .min(1, { error: 'Must not be blank', abort: true })
-    .max(50_000)
     .refine((prompt) => prompt.trim() !== '', 'Must not be blank'),
   repositoryIds: unique(reference(), 10, 1),
   triggers: unique(Trigger, 10, 1),
@@ -88,9 +93,8 @@ const fields = {
   workspaceSecretIds: unique(reference(), 20),
   harness: z.enum(['codex', 'claude_agent_sdk', 'opencode']),
   modelProvider: z.enum(['openai', 'anthropic', 'google', 'xai', 'mistral', 'deepseek']),
-  model: trimmed()
+  model: trimmed(255)
     .min(1, { error: 'Must not be blank', abort: true })
-    .max(255)
     .regex(/^[A-Za-z0-9][A-Za-z0-9._:/-]*$/),
   maxModelRequests: z.int().min(1).max(1000),
   maxOutputTokensPerRequest: z.int().min(256).max(100_000),
@@ -140,8 +144,8 @@ const NewConfiguration = Configuration.extend({
   { when: (payload) => ListsOfKinds.safeParse(payload.value).success },
 );
 
-const name = trimmed().min(1).max(120);
-const description = trimmed().max(2000);
+const name = trimmed(120).min(1);
+const description = trimmed(2000);
 
 export const AutomationCreate = z.object({
   name,

@@ -185,6 +185,21 @@ describe('creating an automation', () => {
   });
 });
 
+test.each([
+  ['name', (characters: number) => automation({}, { name: '😀'.repeat(characters) }), 60, ['name']],
+  [
+    'prompt',
+    (characters: number) => automation({ prompt: '😀'.repeat(characters) }),
+    25_000,
+    ['configuration', 'prompt'],
+  ],
+] as const)('the length of %s is counted in UTF-16 units', async (_, make, most, path) => {
+  await using service = await api();
+  expect((await service.call('POST', '/automations', make(most))).status).toBe(201);
+  const answer = await service.call('POST', '/automations', make(most + 1));
+  expect(answer).toMatchObject({ status: 400, body: { issues: [{ path }] } });
+});
+
 const text = (length: number) => 'x'.repeat(length);
 const list = (item: (n: number) => unknown) => (count: number) => many(count, item);
 const slackWith = (field: Json) => [{ ...onSlack, ...field }];

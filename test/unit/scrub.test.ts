@@ -21,7 +21,7 @@ test('a value is found in the form that JSON gives it', () => {
 });
 
 test('values are found at any depth, in keys too, and other types stay as they are', () => {
-  expect(deep({ a: [1, null, true, { 'sk-real-value': 'x sk-real-value' }] })).toEqual({
+  expect<unknown>(deep({ a: [1, null, true, { 'sk-real-value': 'x sk-real-value' }] })).toEqual({
     a: [1, null, true, { 'sk-placeholder': 'x sk-placeholder' }],
   });
 });
