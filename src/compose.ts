@@ -97,6 +97,7 @@ export async function compose(
     store: runStore(database),
     live,
     clock,
+    log,
     automation: automations.startable,
     usageOf: modelRequests.usageOfMany,
   });

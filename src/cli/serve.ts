@@ -1,10 +1,10 @@
 import path from 'node:path';
 import { setupPages } from '../app/setup.ts';
-import { compose } from '../compose.ts';
+import { compose, type Service } from '../compose.ts';
 import { readConfig } from '../config.ts';
 import { takeLock } from '../db/lock.ts';
 import { Fault } from '../kernel/fault.ts';
-import { jsonLog } from '../kernel/log.ts';
+import { jsonLog, type Log } from '../kernel/log.ts';
 import { readArguments } from './arguments.ts';
 import type { Command } from './command.ts';
 import { openData } from './data.ts';
@@ -12,7 +12,7 @@ import { openData } from './data.ts';
 /** Requests under way get this long when the server stops. */
 const stopGraceMs = 10_000;
 /** How often old workspaces are looked for. */
-const reapEveryMs = 10 * 60_000;
+const tidyEveryMs = 10 * 60_000;
 
 const usage = `slipway serve [--data-dir DIR] [--listen HOST:PORT] [--public-url URL]
 
@@ -64,12 +64,15 @@ export const command: Command = {
       const stop = Promise.withResolvers<void>();
       for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.resolve());
       const starting = service.runner.start();
-      const reaping = setInterval(() => void reap(), reapEveryMs);
-      const reap = () =>
-        service.reap().catch((error) => log.warn('old workspaces were not removed', { reason: String(error) }));
-      void starting.then(reap);
+      const background = setInterval(() => void tidy(service, log), tidyEveryMs);
+      // What can wait comes after the first answers: it needs the engine, whose client takes a while to load.
+      void starting.then(async () => {
+        const health = await service.sandbox.check();
+        if (!health.ok) terminal.out(`Runs cannot start yet. ${health.reason}`);
+        await tidy(service, log);
+      });
       await Promise.race([stop.promise, starting.then(() => stop.promise)]);
-      clearInterval(reaping);
+      clearInterval(background);
       await listening.stop(stopGraceMs);
     } finally {
       await service.close();
@@ -79,3 +82,6 @@ export const command: Command = {
     return 0;
   },
 };
+
+const tidy = ({ reap }: Service, log: Log): Promise<unknown> =>
+  reap().catch((error) => log.warn('old workspaces were not removed', { reason: String(error) }));

@@ -1,6 +1,7 @@
 import { type Clock, iso, isoOrNull } from '../kernel/clock.ts';
-import { absent, conflict } from '../kernel/fault.ts';
+import { absent, conflict, Fault } from '../kernel/fault.ts';
 import { newId } from '../kernel/id.ts';
+import type { Log } from '../kernel/log.ts';
 import type { Live } from './live.ts';
 import type { StoredRun } from './row.ts';
 import type { InferenceUsage, Run, RunEvent, RunSummary } from './schema.ts';
@@ -18,6 +19,7 @@ export interface RunNeeds {
   readonly store: RunStore;
   readonly live: Live;
   readonly clock: Clock;
+  readonly log: Log;
   automation(
     workspaceId: string,
     automationId: string,
@@ -25,13 +27,25 @@ export interface RunNeeds {
   usageOf(runIds: readonly string[]): Promise<ReadonlyMap<string, InferenceUsage>>;
 }
 
-export function runService({ store, live, clock, automation, usageOf }: RunNeeds) {
+export function runService({ store, live, clock, log, automation, usageOf }: RunNeeds) {
   const notFound = () => absent('run_not_found', 'Run not found');
 
   async function find(workspaceId: string, runId: string): Promise<StoredRun> {
     const run = await store.find(workspaceId, runId);
     if (!run) throw notFound();
     return run;
+  }
+
+  /** A queue that cannot be written, such as on a full disk, is told as such: trying again later may help. */
+  async function queued<T>(write: Promise<T>): Promise<T> {
+    try {
+      return await write;
+    } catch (error) {
+      log.error('the queue could not be written', error);
+      throw new Fault('unavailable', 'worker_unavailable', 'The run queue cannot be written now. Try again later.', {
+        cause: error,
+      });
+    }
   }
 
   async function allEvents(runId: string, after = 0): Promise<RunEvent[]> {
@@ -52,20 +66,22 @@ export function runService({ store, live, clock, automation, usageOf }: RunNeeds
       if (!found) throw absent('automation_not_found', 'Automation not found');
       if (!found.enabled) throw conflict('automation_disabled', 'Turn the automation on to start a run.');
       const runId = newId();
-      const inserted = await store.insert(
-        {
-          id: runId,
-          workspaceId,
-          automationId,
-          automationVersion: found.version,
-          prompt: message,
-          trigger: { provider: 'manual', sourceUrl: null, title: titleOf(message), attributes: {} },
-          at: clock(),
-        },
-        [
-          { type: 'run_queued', data: {} },
-          ...(message === null ? [] : [{ type: 'user_message', data: { text: message } } as const]),
-        ],
+      const inserted = await queued(
+        store.insert(
+          {
+            id: runId,
+            workspaceId,
+            automationId,
+            automationVersion: found.version,
+            prompt: message,
+            trigger: { provider: 'manual', sourceUrl: null, title: titleOf(message), attributes: {} },
+            at: clock(),
+          },
+          [
+            { type: 'run_queued', data: {} },
+            ...(message === null ? [] : [{ type: 'user_message', data: { text: message } } as const]),
+          ],
+        ),
       );
       if (!inserted) throw absent('automation_not_found', 'Automation not found');
       live.announceWork();
@@ -141,15 +157,17 @@ export function runService({ store, live, clock, automation, usageOf }: RunNeeds
         throw conflict('run_active', 'Wait for this run to finish before sending a follow-up.');
       const found = await automation(workspaceId, run.automationId);
       if (!found?.enabled) throw conflict('automation_disabled', 'Turn the automation on to continue this run.');
-      const was = await store.reopen(
-        workspaceId,
-        runId,
-        text,
-        [
-          { type: 'run_queued', data: {} },
-          { type: 'user_message', data: { text } },
-        ],
-        clock(),
+      const was = await queued(
+        store.reopen(
+          workspaceId,
+          runId,
+          text,
+          [
+            { type: 'run_queued', data: {} },
+            { type: 'user_message', data: { text } },
+          ],
+          clock(),
+        ),
       );
       if (was === undefined) throw notFound();
       if (!isFinished(was)) throw conflict('run_active', 'Wait for this run to finish before sending a follow-up.');
@@ -160,7 +178,7 @@ export function runService({ store, live, clock, automation, usageOf }: RunNeeds
     /** Asks an active run to stop. A waiting one is cancelled when this resolves. */
     async cancel(workspaceId: string, runId: string): Promise<void> {
       const at = clock();
-      const was = await store.requestCancel(workspaceId, runId, at, at + workspaceKeptMs);
+      const was = await queued(store.requestCancel(workspaceId, runId, at, at + workspaceKeptMs));
       if (was === undefined) throw notFound();
       if (isFinished(was)) throw conflict('run_not_active', 'The run has finished already.');
       live.announceEvents(runId);
