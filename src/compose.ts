@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { accessOperations } from './access/operations.ts';
 import { type AccessService, accessService } from './access/service.ts';
@@ -8,6 +8,7 @@ import { automationService } from './automations/service.ts';
 import { automationStore } from './automations/store.ts';
 import type { Config } from './config.ts';
 import type { Database } from './db/database.ts';
+import { settingStore } from './db/settings.ts';
 import { createEgress } from './egress/proxy.ts';
 import { ledgerStore } from './egress/store.ts';
 import { createGateway } from './gateway/server.ts';
@@ -70,7 +71,8 @@ export async function compose(
   const clock = overrides.clock ?? systemClock;
   const log = overrides.log ?? jsonLog();
   const live = createLive();
-  const installation = createHash('sha256').update(vault.marker).digest('hex').slice(0, 8);
+  // Bound to the database, for a master key may serve several: each removes what the others' runs would leave.
+  const installation = await settingStore(database).keepFirst('installation', randomBytes(6).toString('hex'));
   const runsDirectory = path.join(config.dataDir, 'runs');
 
   const access = accessService({ store: accessStore(database), clock, log });

@@ -1,9 +1,9 @@
 import { createCipheriv, createDecipheriv, createHmac, hkdfSync, randomBytes } from 'node:crypto';
 import { type Config, ConfigError } from '../config.ts';
 import type { Database } from '../db/database.ts';
+import { settingStore } from '../db/settings.ts';
 import { toBase62 } from '../kernel/id.ts';
 import { masterKeyBytes, readMasterKey } from './master-key.ts';
-import { settingStore } from './store.ts';
 
 /**
  * Seals values for the database. Every value has a data key of its own, wrapped under the master key, and both layers
