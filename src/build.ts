@@ -24,6 +24,9 @@ const { success, logs } = await Bun.build({
   format: 'esm',
   minify: true,
   bytecode: true,
+  // Native parts of the engine's client for SSH, which is not used. They are there or not as npm could compile them, and
+  // the client does without them.
+  external: ['cpu-features', '*/sshcrypto.node'],
   compile: {
     outfile,
     ...(values.target === undefined ? {} : { target: values.target as Bun.Build.CompileTarget }),

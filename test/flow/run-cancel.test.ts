@@ -88,7 +88,8 @@ describe.concurrent('a cancel', () => {
     expect(service.world.stopped).toEqual([{ runId, turn: 1, graceMs: 10_000 }]);
     await service.service().runner.idle();
     expect(service.world.removed).toEqual([{ runId, turn: 1 }]);
-  });
+    // Before the next look at the leases, which would notice it, too.
+  }, 10_000);
 
   test('kills an agent that pays no heed to SIGTERM', async () => {
     await using service = await testService({ world: { maxGraceMs: 20 } });

@@ -4,6 +4,7 @@ import path from 'node:path';
 import type { RehearsalFault } from '../../src/demo/rehearsal-script.ts';
 import type { FailureCategory, Run } from '../../src/runs/schema.ts';
 import type { DummyStepInput } from '../../src/sandbox/dummy-schema.ts';
+import { SandboxFailure } from '../../src/sandbox/sandbox.ts';
 import { type TestService, type TestServiceOptions, testService } from '../support/service.ts';
 
 setDefaultTimeout(30_000);
@@ -235,6 +236,23 @@ describe.concurrent('after a failure', () => {
       expect(run.events.findLast(({ type }) => type === 'diff')?.data).toMatchObject({ files: [] });
     },
   );
+
+  test('of a start whose rest could not be removed, a follow-up works on a whole checkout', async () => {
+    let refusals = 1;
+    await using service = await testService({
+      sandbox: (sandbox) => ({
+        ...sandbox,
+        async discard(runId) {
+          if (refusals-- > 0) throw new SandboxFailure('failed', 'The volumes are in use; try again');
+          await sandbox.discard(runId);
+        },
+      }),
+    });
+    service.world.failNextStart = 'failed';
+    const { id } = await service.played([]);
+    await service.message(id, [{ do: 'read', path: 'a.txt' }]);
+    expect(await service.finished(id)).toMatchObject({ status: 'succeeded', turn: 2 });
+  });
 
   test('to make the work tree, no diff is shown and a follow-up checks out anew', async () => {
     await using service = await testService();

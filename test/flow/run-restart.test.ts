@@ -1,4 +1,6 @@
 import { describe, expect, setDefaultTimeout, test } from 'bun:test';
+import { appendFile } from 'node:fs/promises';
+import path from 'node:path';
 import type { Run } from '../../src/runs/schema.ts';
 import type { DummyStepInput } from '../../src/sandbox/dummy-schema.ts';
 import type { Sandbox } from '../../src/sandbox/sandbox.ts';
@@ -66,10 +68,16 @@ describe.concurrent('a server that is', () => {
         ...says(7, 300),
       ]);
       await service.world.reached('a');
+      await heard(service, runId, 'Fine.');
       await service.halt(how);
       // It goes on while no server is there.
       service.world.gate('a').open();
       await service.world.reached('b');
+      if (how === 'crashed') {
+        // As if the crash had come between the raw lines and the events that are made of them.
+        const raw = path.join(service.config.dataDir, 'runs', runId, 'turn-1.jsonl');
+        await appendFile(raw, '{"type":"message","text":"line 4"}\n{"type":"mess');
+      }
       await service.resume();
       // Heard of the lines of the meantime, the server has opened the way to the model.
       await heard(service, runId, 'line 6');

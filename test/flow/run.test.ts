@@ -193,7 +193,13 @@ describe.concurrent('a follow-up', () => {
       { do: 'exit', code: 3 },
     ]);
     expect(failed).toMatchObject({ status: 'failed', inferenceUsage: { requests: 1 } });
-    await service.message(failed.id, [{ do: 'model', prompt: 'y' }]);
+    await service.message(failed.id, [
+      { do: 'model', prompt: 'y' },
+      { do: 'gate', name: 'y' },
+    ]);
+    await service.world.reached('y');
+    expect(await service.run(failed.id)).toMatchObject({ failureCategory: null, failureMessage: null });
+    service.world.gate('y').open();
     const continued = await service.finished(failed.id);
     expect(continued).toMatchObject({ status: 'succeeded', failureCategory: null, inferenceUsage: { requests: 2 } });
     expect(continued.inferenceUsage?.inputTokens).toBeGreaterThan(failed.inferenceUsage?.inputTokens ?? 0);

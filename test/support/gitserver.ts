@@ -7,17 +7,22 @@ export interface SeenRequest {
 
 /**
  * Serves the repositories below `root` over git's smart protocol, with git's own CGI program. `token` is asked for as
- * the password of Basic credentials. `answer` may answer a request in its place.
+ * the password of Basic credentials. `answer` may answer a request in its place. With `tls` it is served over https;
+ * `hostname` is an address of this machine, 127.0.0.1 unless given.
  */
 export function gitServer(options: {
   root: string;
   token?: string;
+  hostname?: string;
+  tls?: { readonly cert: string; readonly key: string };
   answer?: (request: Request) => Response | undefined | Promise<Response | undefined>;
 }) {
   const seen: SeenRequest[] = [];
+  const { hostname = '127.0.0.1', tls } = options;
   const server = Bun.serve({
-    hostname: '127.0.0.1',
+    hostname,
     port: 0,
+    ...(tls ? { tls: { cert: tls.cert, key: tls.key } } : {}),
     async fetch(request) {
       const url = new URL(request.url);
       const authorization = request.headers.get('authorization');
@@ -32,7 +37,7 @@ export function gitServer(options: {
     },
   });
   return {
-    origin: `http://127.0.0.1:${server.port}`,
+    origin: `${tls ? 'https' : 'http'}://${hostname}:${server.port}`,
     seen,
     [Symbol.asyncDispose]: () => server.stop(true),
   };
