@@ -1,6 +1,6 @@
 import { answerRefusal, asRefusal, type Entry, mayHaveBody, refuse, type Surroundings } from './answer.ts';
 import { exchange } from './exchange.ts';
-import { parseRequestHead, type RequestHead, readHead } from './http1.ts';
+import { parseRequestHead, type RequestHead, readHead, wordsOf } from './http1.ts';
 import { type Destination, locate, planRequest, type Tunnel } from './plan.ts';
 import { parseAuthority } from './rules.ts';
 import { type Accepted, acceptConnect, enterTunnel } from './tunnel.ts';
@@ -80,11 +80,19 @@ async function serveRequest(
       return outcome.canGoOn;
     }
     if (status !== null) client.destroy();
-    else return await answerRefusal(client, failure, shared, plan.framing.kind !== 'none', head.method === 'HEAD');
+    else
+      return goOn(await answerRefusal(client, failure, shared, plan.framing.kind !== 'none', head.method === 'HEAD'));
     return false;
   } catch (error) {
     const hasBody = mayHaveBody(head);
-    return refuse(client, asRefusal(error), entry, shared, hasBody, head.method === 'HEAD');
+    return goOn(await refuse(client, asRefusal(error), entry, shared, hasBody, head.method === 'HEAD'));
+  }
+
+  /** A refused client that asked for the connection's end is given it: it may read until then. */
+  function goOn(possible: boolean): boolean {
+    const wanted = head.version === '1.1' && !wordsOf(head.headers, 'connection').includes('close');
+    if (possible && !wanted) client.end();
+    return possible && wanted;
   }
 }
 

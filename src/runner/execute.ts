@@ -22,7 +22,7 @@ export interface Claim {
  * the run. When `control.letGo` is aborted it leaves the sandbox as it is and ends nothing.
  */
 export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnControl): Promise<void> {
-  const { sandbox, log } = needs;
+  const { log } = needs;
   const { run } = claim;
   const broken = new AbortController();
   const guarded: TurnControl = { ...control, letGo: AbortSignal.any([control.letGo, broken.signal]) };
@@ -31,7 +31,7 @@ export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnC
   let ending: Ending;
   try {
     if (claim.rescued) {
-      adopted = await sandbox.adopt(run.id, run.turn);
+      adopted = await adoptPatiently(needs, run, control);
       const fate = adopted ? null : lost(run);
       if (fate?.requeue) {
         await needs.queue.requeue(run.id, run.leaseToken);
@@ -78,6 +78,24 @@ export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnC
 
 /** How often, and how long after one another, a sandbox is looked for when the engine went away under it. */
 const searchDelaysMs = [200, 500, 1000, 2000, 4000, 8000, 15_000];
+
+/** Finds a sandbox again. After a reboot the server may be up before the engine is: it is given time to come. */
+async function adoptPatiently(
+  needs: TurnNeeds,
+  run: StoredRun,
+  control: TurnControl,
+): Promise<SandboxProcess | undefined> {
+  for (const delayMs of searchDelaysMs) {
+    try {
+      return await needs.sandbox.adopt(run.id, run.turn);
+    } catch (error) {
+      if (!(error instanceof SandboxFailure) || error.reason !== 'unavailable') throw error;
+      needs.log.warn('the sandbox engine does not answer', { run: run.id, retryMs: delayMs });
+      await orLetGo(control.letGo, Bun.sleep(delayMs));
+    }
+  }
+  return needs.sandbox.adopt(run.id, run.turn);
+}
 
 /** Follows the agent to its end, over an engine that goes away for a while. */
 async function work(

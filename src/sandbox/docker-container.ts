@@ -19,6 +19,8 @@ export const containerName = (installation: string, runId: string, turn: number,
   `slipway-${installation}-${runId}-${turn}-${role}`;
 
 const mebibyte = 1024 * 1024;
+/** The engine would write the addresses of its own machine's name servers into a container: they are nobody's business. */
+const noNameServer = ['127.0.0.1'];
 /**
  * The agent's output is kept by the engine, whatever its usual driver is, so that it can be read from the beginning by
  * another process of the server. This driver keeps bytes as they are; the size is above what an agent may print.
@@ -79,6 +81,7 @@ export function doorContainer(place: Place, spec: SandboxSpec): Docker.Container
     HostConfig: {
       ...confined,
       NetworkMode: 'none',
+      Dns: noNameServer,
       Binds: [`${spec.socketDirectory}:/door:ro`],
       Memory: 256 * mebibyte,
       MemorySwap: 256 * mebibyte,
@@ -132,6 +135,7 @@ export function inspectContainer(
     HostConfig: {
       ...confined,
       NetworkMode: 'none',
+      Dns: noNameServer,
       Binds: volumes(place, runId),
       Tmpfs: temporary,
       Memory: 1024 * mebibyte,

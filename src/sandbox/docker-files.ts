@@ -58,7 +58,8 @@ async function copyEntries(source: ReadableStream<Uint8Array>, below: string, ta
       mode: mode ?? 0o644,
       type: type ?? 'file',
       size: size ?? 0,
-      ...(linkname ? { linkname } : {}),
+      // A hard link names an entry of the archive, a symbolic one whatever its text says.
+      ...(linkname ? { linkname: type === 'link' ? path.posix.join(below, linkname) : linkname } : {}),
       ...(mtime ? { mtime } : {}),
     });
     // Breaks together with the tar, whose reader is told.

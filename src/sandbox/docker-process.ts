@@ -1,17 +1,24 @@
 import type Docker from 'dockerode';
-import { asFailure, ask, isGoneOrDone } from './docker-engine.ts';
-import { demultiplex, joinLines, once } from './docker-stream.ts';
-import { maxOutputBytes, type SandboxExit, type SandboxLine, type SandboxProcess } from './sandbox.ts';
+import { ask, isGoneOrDone } from './docker-engine.ts';
+import { linesOf } from './docker-lines.ts';
+import { demultiplex, once } from './docker-stream.ts';
+import type { SandboxExit, SandboxProcess } from './sandbox.ts';
 
 const diagnosticsBytes = 64 * 1024;
+/** A call that waits may die unseen together with its connection: so often the engine is asked anew. */
+const lookMs = 15_000;
+/** What a container that was removed ended with: that is done with SIGKILL. */
+const removed = { ExitCode: 137, OOMKilled: false };
 
-/** An agent's container as the port shows it. `exited` resolves when it has ended. */
-export function dockerProcess(
-  container: Docker.Container,
-  exited: Promise<unknown>,
-  remove: () => Promise<void>,
-): SandboxProcess {
+interface ProcessOptions {
+  readonly maxOutputBytes: number;
+  remove(): Promise<void>;
+}
+
+/** The container of an agent that was started, as the port shows it. */
+export function dockerProcess(container: Docker.Container, { maxOutputBytes, remove }: ProcessOptions): SandboxProcess {
   let outputLimitReached = false;
+  const seenEnded = Promise.withResolvers<void>();
 
   async function stop(graceMs: number): Promise<void> {
     try {
@@ -21,73 +28,64 @@ export function dockerProcess(
     }
   }
 
-  async function* counted(pieces: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    let bytes = 0;
-    for await (const piece of pieces) {
-      bytes += piece.length;
-      if (bytes > maxOutputBytes) {
-        outputLimitReached = true;
-        await stop(0);
-        return;
-      }
-      yield piece;
-    }
-  }
-
-  const exit = exited.then(async (): Promise<SandboxExit> => {
-    const { State } = await ask(container.inspect());
-    return { code: State.ExitCode, outOfMemory: State.OOMKilled, outputLimitReached };
-  });
+  const exit = waitForEnd(container, seenEnded.promise).then(
+    ({ ExitCode, OOMKilled }): SandboxExit => ({ code: ExitCode, outOfMemory: OOMKilled, outputLimitReached }),
+  );
   // Whoever asks for the exit sees the failure; nobody may ask.
   exit.catch(() => {});
 
   return {
     id: container.id,
     exit,
-    lines: (skip) => linesOf(container, counted, skip),
-    async diagnostics() {
-      const log = await ask(container.logs({ follow: false, stdout: false, stderr: true, tail: 2000 }));
-      const parts: Uint8Array[] = [];
-      for await (const part of demultiplex(once(log), 'stderr')) parts.push(part);
-      return new TextDecoder().decode(Buffer.concat(parts).subarray(-diagnosticsBytes));
-    },
+    lines: (skip) =>
+      linesOf(container, skip, maxOutputBytes, {
+        ended: seenEnded.resolve,
+        async flooded() {
+          outputLimitReached = true;
+          await stop(0);
+        },
+      }),
+    diagnostics: () => lastOfStandardError(container),
     stop,
     remove,
   };
 }
 
-/**
- * Follows the output from its beginning while the process lives, then reads the log once more: the engine may end a
- * stream that it follows before the last lines of a process that has just ended, and a line without its end is whole
- * only then. A stream that breaks is opened once more. Lines that were given are not given again.
- */
-async function* linesOf(
+/** How the container ended, once it has. `seen` resolves when a reader of its output finds that. */
+async function waitForEnd(
   container: Docker.Container,
-  counted: (pieces: AsyncIterable<Uint8Array>) => AsyncIterable<Uint8Array>,
-  skip: number,
-): AsyncGenerator<SandboxLine> {
-  let given = skip;
-  let broken = 0;
-  for (let running = true; running; ) {
-    ({ Running: running } = (await ask(container.inspect())).State);
-    const stream = (await ask(container.logs({ follow: running as true, stdout: true, stderr: false }))) as unknown as
-      | LogStream
-      | Buffer;
-    const pieces = Buffer.isBuffer(stream) ? once(stream) : stream;
+  seen: Promise<void>,
+): Promise<{ readonly ExitCode: number; readonly OOMKilled: boolean }> {
+  for (;;) {
+    const look = Promise.withResolvers<void>();
+    const timer = setTimeout(look.resolve, lookMs);
+    timer.unref();
+    const waiting = new AbortController();
+    // A call that fails is tried again with the next look: it is the state that tells whether the engine is there.
+    const ended = container.wait({ condition: 'not-running', abortSignal: waiting.signal });
+    await Promise.race([ended.catch(() => look.promise), seen, look.promise]);
+    clearTimeout(timer);
+    waiting.abort();
     try {
-      for await (const { ended, ...line } of joinLines(counted(demultiplex(pieces, 'stdout')))) {
-        if (line.number <= given || (running && !ended)) continue;
-        given = line.number;
-        yield line;
-      }
+      const { State } = await ask(container.inspect());
+      if (!State.Running) return State;
     } catch (error) {
-      broken += 1;
-      if (broken > 1) throw asFailure(error);
-      running = true;
-    } finally {
-      if (!Buffer.isBuffer(stream)) stream.destroy();
+      if (isGoneOrDone((error as Error).cause)) return removed;
+      throw error;
     }
   }
 }
 
-type LogStream = AsyncIterable<Uint8Array> & { destroy(): void };
+/** The engine counts the lines of both streams for a `tail`: an ended process is read whole, and the end is kept. */
+async function lastOfStandardError(container: Docker.Container): Promise<string> {
+  const { State } = await ask(container.inspect());
+  const options = { stdout: false, stderr: true };
+  const log = State.Running
+    ? once(await ask(container.logs({ ...options, follow: false, tail: 2000 })))
+    : ((await ask(container.logs({ ...options, follow: true }))) as unknown as AsyncIterable<Uint8Array>);
+  let kept: Uint8Array = new Uint8Array();
+  for await (const part of demultiplex(log, 'stderr')) {
+    kept = Buffer.concat([kept, part]).subarray(-diagnosticsBytes);
+  }
+  return new TextDecoder().decode(kept);
+}

@@ -17,6 +17,7 @@ import {
   type InspectResult,
   type InspectTask,
   type Leftover,
+  maxOutputBytes,
   type Sandbox,
   SandboxFailure,
   type SandboxFile,
@@ -31,6 +32,8 @@ export interface DockerSandboxOptions {
   /** Tells the containers of several installations on one engine apart. */
   readonly installation: string;
   readonly log: Log;
+  /** What one turn may print, `maxOutputBytes` of the port unless a test says less. */
+  readonly maxOutputBytes?: number;
 }
 
 /** Sandboxes on a Docker engine. */
@@ -110,13 +113,11 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
     }
   }
 
-  const processOf = (
-    docker: Docker,
-    container: Docker.Container,
-    runId: string,
-    turn: number,
-    exited: Promise<unknown>,
-  ) => dockerProcess(container, exited, () => withEngine('remove', () => removeTurn(docker, runId, turn)));
+  const processOf = (docker: Docker, container: Docker.Container, runId: string, turn: number) =>
+    dockerProcess(container, {
+      maxOutputBytes: options.maxOutputBytes ?? maxOutputBytes,
+      remove: () => withEngine('remove', () => removeTurn(docker, runId, turn)),
+    });
 
   async function start(spec: SandboxSpec): Promise<SandboxProcess> {
     return withEngine('start', async (docker) => {
@@ -127,10 +128,8 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
         opening.catch(() => {});
         const agent = await create(docker, agentContainer(place, spec));
         await Promise.all([opening, fill(agent, spec)]);
-        const exited = agent.wait({ condition: 'next-exit' });
-        exited.catch(() => {});
         await ask(agent.start());
-        return processOf(docker, agent, spec.runId, spec.turn, exited);
+        return processOf(docker, agent, spec.runId, spec.turn);
       } catch (error) {
         await removeTurn(docker, spec.runId, spec.turn).catch(() => {});
         // Half a workspace would be taken for a whole one.
@@ -160,10 +159,7 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       try {
         const { State, Id } = await ask(agent.inspect());
         if (State.Status === 'created') return undefined;
-        const container = docker.getContainer(Id);
-        const exited = State.Running ? container.wait({ condition: 'not-running' }) : Promise.resolve();
-        exited.catch(() => {});
-        return processOf(docker, container, runId, turn, exited);
+        return processOf(docker, docker.getContainer(Id), runId, turn);
       } catch (error) {
         if (isGoneOrDone((error as Error).cause)) return undefined;
         throw error;
@@ -177,12 +173,11 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       const container = await ask(docker.createContainer(inspectContainer(place, task.runId, task)));
       try {
         const output = await ask(container.attach({ stream: true, stdout: true, stderr: false }));
-        const exited = container.wait({ condition: 'next-exit' });
-        exited.catch(() => {});
         await ask(container.start());
         const reading = firstBytes(output, task.maxOutputBytes);
         reading.catch(() => {});
-        const { StatusCode } = (await ask(exited, task.timeoutMs)) as { StatusCode: number };
+        const ended = container.wait({ condition: 'not-running' });
+        const { StatusCode } = (await ask(ended, task.timeoutMs)) as { StatusCode: number };
         return { code: StatusCode, ...(await ask(reading)) };
       } catch (error) {
         if (error instanceof SandboxFailure && error.cause === undefined) {

@@ -90,6 +90,16 @@ describe('inside a tunnel', () => {
     expect(await peer.until('"url":"/x"')).toStartWith('HTTP/1.1 200 ');
   });
 
+  test('a refused client that asked for the end of the connection is given it', async () => {
+    await using rig = await openRig({
+      origins: [{ host, handler: echo }],
+      secrets: [secret({ allowedHosts: [other] })],
+    });
+    const peer = await rig.tunnel(host);
+    peer.send(`GET / HTTP/1.1\r\n${fine}Connection: close\r\nX-Key: ${placeholder}\r\n\r\n`);
+    expect(statusOf(await peer.end())).toBe(403);
+  });
+
   test('after a refused request without a body the connection goes on', async () => {
     await using rig = await openRig({
       origins: [{ host, handler: echo }],

@@ -55,6 +55,22 @@ function gated(method: 'start' | 'inspect' | 'adopt', when: 'before' | 'after') 
 }
 
 describe.concurrent('a server that is', () => {
+  test('started before its engine waits for it, and takes the sandbox over then', async () => {
+    await using service = await testService();
+    const runId = await service.start([...says(1, 2), { do: 'gate', name: 'a' }, ...says(3, 4)]);
+    await service.world.reached('a');
+    await heard(service, runId, 'line 2');
+    await service.halt('crashed');
+    service.world.engineDown = true;
+    await service.resume();
+    await service.logged('the sandbox engine does not answer');
+    service.world.engineDown = false;
+    service.world.gate('a').open();
+    const run = await service.finished(runId);
+    expect(run.status).toBe('succeeded');
+    await expectWhole(service, run, lines(4));
+  });
+
   for (const how of ways) {
     test(`${how} while the agent works takes its sandbox over, and no line is lost or doubled`, async () => {
       await using service = await testService();
