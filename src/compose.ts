@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import { accessOperations } from './access/operations.ts';
+import { closedPolicy } from './access/schema.ts';
 import { type AccessService, accessService } from './access/service.ts';
 import { accessStore } from './access/store.ts';
 import { automationOperations } from './automations/operations.ts';
@@ -11,6 +12,7 @@ import type { Database } from './db/database.ts';
 import { settingStore } from './db/settings.ts';
 import { createEgress } from './egress/proxy.ts';
 import { ledgerStore } from './egress/store.ts';
+import { proxyUrlOf, proxyUrls } from './egress/upstream-proxy.ts';
 import { createGateway } from './gateway/server.ts';
 import { modelRequestStore } from './gateway/store.ts';
 import { codexHarness } from './harness/codex.ts';
@@ -33,6 +35,7 @@ import { runQueue } from './runs/queue.ts';
 import { type RunService, runService } from './runs/service.ts';
 import { runStore } from './runs/store.ts';
 import type { Sandbox } from './sandbox/sandbox.ts';
+import { provenSandbox, type SelfTest, selfTest } from './sandbox/self-test.ts';
 import { secretOperations } from './secrets/operations.ts';
 import { secretService } from './secrets/service.ts';
 import { secretStore } from './secrets/store.ts';
@@ -55,7 +58,9 @@ export interface Service {
   readonly access: AccessService;
   readonly integrations: IntegrationService;
   readonly runs: RunService;
+  /** Starts nothing before the self-test has passed. */
   readonly sandbox: Sandbox;
+  readonly selfTest: SelfTest;
   /** Removes workspaces that nobody will ask for again. */
   reap(): Promise<number>;
   /** Stops working on runs without ending one, then writes what is left to write. The database stays open. */
@@ -75,11 +80,24 @@ export async function compose(
   const installation = await settingStore(database).keepFirst('installation', randomBytes(6).toString('hex'));
   const runsDirectory = path.join(config.dataDir, 'runs');
 
-  const access = accessService({ store: accessStore(database), clock, log });
-  const secrets = secretService({ store: secretStore(database), vault, clock });
+  const changed = live.announceEgress;
+  const access = accessService({ store: accessStore(database), clock, log, changed });
+  const secrets = secretService({
+    store: secretStore(database),
+    vault,
+    clock,
+    changed,
+    users: {
+      using: (...asked) => automations.usingSecret(...asked),
+      detach: (...asked) => automations.detachSecret(...asked),
+    },
+  });
+  const proxyUrlFor = proxyUrls(config.upstreamProxy);
+  const proxyFor = (url: string) => proxyUrlOf(proxyUrlFor, url);
   const git = gitProvider({
     dataDir: config.dataDir,
     extraCa: config.egressExtraCa,
+    proxyFor,
     allowsPlainHttp: plainHttpHosts(config.egressAllowPrivate),
   });
   const integrations = integrationService({ store: integrationStore(database), vault, clock, providers: { git } });
@@ -92,6 +110,7 @@ export async function compose(
       missingSecrets: secrets.missing,
     },
     clock,
+    changed,
   });
   const modelRequests = modelRequestStore(database);
   const ledger = ledgerStore(database, log);
@@ -104,24 +123,32 @@ export async function compose(
     usageOf: modelRequests.usageOfMany,
   });
 
-  const sandbox =
+  const bare =
     overrides.sandbox ??
     (await import('./sandbox/docker.ts')).dockerSandbox({
       dockerHost: config.dockerHost,
       image: config.sandboxImage ?? (await import('./sandbox/image.ts')).imageReference(),
       installation,
+      doorVolume: config.doorVolume,
       log,
     });
+  const doors = openDoors(config.dataDir, config.doorVolume?.path);
+  const proof = selfTest({ sandbox: bare, doors, limits: config.sandboxLimits, log });
+  const sandbox = provenSandbox(bare, proof);
   const egress = await createEgress({
     directory: path.join(config.dataDir, 'ca'),
     allowPrivate: config.egressAllowPrivate,
     extraCaFile: config.egressExtraCa,
+    proxyUrlFor,
+    trustProxyDns: config.egressTrustProxyDns,
+    limits: config.egressLimits,
     ...(overrides.resolve ? { resolve: overrides.resolve } : {}),
     log,
     clock,
   });
   const gateway = createGateway({
     baseUrls: config.modelBaseUrls,
+    proxyFor,
     log,
     clock,
     cacheKey: (runId) => vault.keyedHash('model-cache', runId),
@@ -140,7 +167,7 @@ export async function compose(
     sandbox,
     limits: config.sandboxLimits,
     runsDirectory,
-    doors: openDoors(config.dataDir),
+    doors,
     egress,
     gateway,
     ledger,
@@ -168,6 +195,13 @@ export async function compose(
       return credentials.map((credential) => ({ ...credential, placeholder: credential.secret.placeholder }));
     },
     secrets: secrets.forRun,
+    async policies(run) {
+      const [ofWorkspace, automation] = await Promise.all([
+        access.egressOf(run.workspaceId),
+        automations.find(run.workspaceId, run.automationId),
+      ]);
+      return [ofWorkspace, automation?.configuration.egress ?? closedPolicy];
+    },
     modelKey: async (_workspaceId, provider) => config.modelKeys[provider] ?? null,
   });
 
@@ -201,6 +235,7 @@ export async function compose(
     integrations,
     runs,
     sandbox,
+    selfTest: proof,
     reap: () => reap({ queue, sandbox, clock, log }),
     async close() {
       await runner.stop();

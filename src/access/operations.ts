@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { operation } from '../http/operation.ts';
-import { Workspace } from './schema.ts';
+import { Workspace, WorkspacePatch } from './schema.ts';
 import type { AccessService } from './service.ts';
 
 export function accessOperations({ service }: { readonly service: AccessService }) {
@@ -13,6 +13,16 @@ export function accessOperations({ service }: { readonly service: AccessService 
       status: 200,
       output: z.object({ workspace: Workspace }),
       run: async ({ principal }) => ({ workspace: await service.workspace(principal) }),
+    }),
+    operation({
+      id: 'update_workspace',
+      summary: 'Change what holds for every run of the workspace; owner and admin only',
+      method: 'PATCH',
+      path: '/workspace',
+      status: 200,
+      body: WorkspacePatch.optional(),
+      output: z.object({ workspace: Workspace }),
+      run: async ({ body, principal }) => ({ workspace: await service.updateWorkspace(principal, body ?? {}) }),
     }),
   ];
 }

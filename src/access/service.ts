@@ -3,7 +3,7 @@ import { conflict, Fault } from '../kernel/fault.ts';
 import { hashToken, kindOfToken, mintToken, newId, shownPrefix, type TokenKind, tokenPrefixes } from '../kernel/id.ts';
 import type { Log } from '../kernel/log.ts';
 import { checkFounding, type Founding, slugOf } from './founding.ts';
-import type { Workspace } from './schema.ts';
+import { type EgressPolicy, openPolicy, type Workspace, type WorkspacePatch } from './schema.ts';
 import type { AccessStore, Foundation, KeyHolder, NewToken } from './store.ts';
 
 /** `last_used_at` of a key is written at most this often. */
@@ -16,6 +16,8 @@ export interface AccessNeeds {
   readonly store: AccessStore;
   readonly clock: Clock;
   readonly log: Log;
+  /** Told of a committed change that open runs have to heed; what answers the caller waits for it. */
+  changed?(workspaceId: string): Promise<void>;
 }
 
 /** Whom a workspace key acts as, and where: the `Principal` of the HTTP edge. */
@@ -33,7 +35,7 @@ export interface Founded {
   readonly ingestKey: string;
 }
 
-export function accessService({ store, clock, log }: AccessNeeds) {
+export function accessService({ store, clock, log, changed }: AccessNeeds) {
   const touchedAt = new Map<string, number>();
   const touching = new Set<Promise<void>>();
 
@@ -50,6 +52,27 @@ export function accessService({ store, clock, log }: AccessNeeds) {
     touching.add(writing);
   }
 
+  const egressOf = async (workspaceId: string): Promise<EgressPolicy> =>
+    (await store.egressOf(workspaceId)) ?? openPolicy;
+
+  /** The caller's workspace, as `GET /workspace` shows it. */
+  async function workspace({ tokenId, workspaceId, memberId }: Caller): Promise<Workspace> {
+    const [found, egress] = await Promise.all([store.workspaceOf(workspaceId, memberId), egressOf(workspaceId)]);
+    // The member can have left between authentication and now.
+    if (!found) throw notAKey();
+    const { id, name, slug, createdAt, userId, userName, email, role } = found;
+    return {
+      id,
+      name,
+      slug,
+      createdAt: iso(createdAt),
+      apiKeyId: tokenId,
+      capabilities: [...capabilities],
+      egress,
+      member: { userId, name: userName, email, role },
+    };
+  }
+
   return {
     /**
      * The member whom a workspace key acts as. Throws the 401 fault for a key that is malformed, unknown, revoked or
@@ -64,22 +87,25 @@ export function accessService({ store, clock, log }: AccessNeeds) {
       return { tokenId, workspaceId, memberId, userId, role };
     },
 
-    /** The caller's workspace, as `GET /workspace` shows it. */
-    async workspace({ tokenId, workspaceId, memberId }: Caller): Promise<Workspace> {
-      const found = await store.workspaceOf(workspaceId, memberId);
-      // The member can have left between authentication and now.
-      if (!found) throw notAKey();
-      const { id, name, slug, createdAt, userId, userName, email, role } = found;
-      return {
-        id,
-        name,
-        slug,
-        createdAt: iso(createdAt),
-        apiKeyId: tokenId,
-        capabilities: [...capabilities],
-        member: { userId, name: userName, email, role },
-      };
+    workspace,
+
+    /**
+     * Changes the caller's workspace; open runs go by it when this resolves. 403 `forbidden` for a member who is
+     * neither owner nor admin.
+     */
+    async updateWorkspace(caller: Caller, { egress }: WorkspacePatch): Promise<Workspace> {
+      if (caller.role === 'member') {
+        throw new Fault('forbidden', 'forbidden', 'Only an owner or an admin of the workspace may change it');
+      }
+      if (egress !== undefined) {
+        await store.setEgress(caller.workspaceId, egress);
+        await changed?.(caller.workspaceId);
+      }
+      return workspace(caller);
     },
+
+    /** Which hosts the runs of the workspace may reach. */
+    egressOf,
 
     /** True once there is an organisation. */
     isSetUp: (): Promise<boolean> => store.isSetUp(),

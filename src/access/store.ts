@@ -1,5 +1,6 @@
 import type { Database, Transaction } from '../db/database.ts';
 import type { TokenKind } from '../kernel/id.ts';
+import type { EgressPolicy } from './schema.ts';
 
 type Role = 'owner' | 'admin' | 'member';
 
@@ -95,6 +96,26 @@ export function accessStore(database: Database) {
         memberId,
         workspaceId,
       ),
+
+    /** The workspace's list of hosts; undefined where it was never set. */
+    async egressOf(workspaceId: string): Promise<EgressPolicy | undefined> {
+      const row = await database.one<{ policy: string }>(
+        'SELECT policy FROM workspace_egress WHERE workspace_id = ?',
+        workspaceId,
+      );
+      return row && (JSON.parse(row.policy) as EgressPolicy);
+    },
+
+    async setEgress(workspaceId: string, policy: EgressPolicy): Promise<void> {
+      await database.write((tx) =>
+        tx.run(
+          `INSERT INTO workspace_egress (workspace_id, policy) VALUES (?, ?)
+           ON CONFLICT (workspace_id) DO UPDATE SET policy = excluded.policy`,
+          workspaceId,
+          JSON.stringify(policy),
+        ),
+      );
+    },
 
     isSetUp: async (): Promise<boolean> => (await database.one('SELECT id FROM organisations LIMIT 1')) !== undefined,
 

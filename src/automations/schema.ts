@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { z } from 'zod';
+import { EgressPolicy, openPolicy } from '../access/schema.ts';
 import type { Issue } from '../kernel/fault.ts';
 import { RunStatus } from '../runs/schema.ts';
 import { isTimeZone } from './schedule.ts';
@@ -100,10 +101,17 @@ const fields = {
   maxOutputTokensPerRequest: z.int().min(256).max(100_000),
   maxRuntimeSeconds: z.int().min(60).max(3600),
   toolPolicy: z.literal('full'),
+  egress: EgressPolicy,
 };
 
 export const Configuration = z.object(fields);
 export type Configuration = z.infer<typeof Configuration>;
+
+/** A configuration as it was saved, with what versions that are older than a field do not say. */
+export const completed = (saved: Omit<Configuration, 'egress'> & Partial<Configuration>): Configuration => ({
+  ...saved,
+  egress: saved.egress ?? openPolicy,
+});
 
 /** True when both say the same, whatever the order of their keys. The order of lists counts: it is the caller's. */
 export const sameConfiguration = (a: Configuration, b: Configuration): boolean => isDeepStrictEqual(a, b);
@@ -135,6 +143,7 @@ const NewConfiguration = Configuration.extend({
   maxOutputTokensPerRequest: fields.maxOutputTokensPerRequest.default(32_000),
   maxRuntimeSeconds: fields.maxRuntimeSeconds.default(1800),
   toolPolicy: fields.toolPolicy.default('full'),
+  egress: fields.egress.default(openPolicy),
 }).superRefine(
   (configuration, context) => {
     for (const { path, message } of notificationIssues(configuration)) {

@@ -1,3 +1,4 @@
+import type { Transaction } from '../db/database.ts';
 import { type Clock, iso, isoOrNull } from '../kernel/clock.ts';
 import { absent, conflict, invalid } from '../kernel/fault.ts';
 import { newId } from '../kernel/id.ts';
@@ -18,10 +19,12 @@ export interface AutomationNeeds {
   readonly store: AutomationStore;
   readonly references: References;
   readonly clock: Clock;
+  /** Told of a committed change that open runs have to heed; what answers the caller waits for it. */
+  changed?(workspaceId: string): Promise<void>;
 }
 
 /** The rules of automations. `userId` is who is recorded as having made a version. */
-export function automationService({ store, references, clock }: AutomationNeeds) {
+export function automationService({ store, references, clock, changed }: AutomationNeeds) {
   return {
     async create(workspaceId: string, userId: string, wanted: AutomationCreate): Promise<Automation> {
       await checkReferences(references, workspaceId, wanted.configuration);
@@ -38,6 +41,7 @@ export function automationService({ store, references, clock }: AutomationNeeds)
       const result = await store.update(workspaceId, userId, id, (current) => patched(current, patch, clock()));
       if (result === undefined) throw notFound();
       if (result === 'name_taken') throw nameTaken(patch.name ?? '');
+      if (sent.egress !== undefined) await changed?.(workspaceId);
       return shown(result);
     },
 
@@ -59,6 +63,25 @@ export function automationService({ store, references, clock }: AutomationNeeds)
     /** The configuration of one version: what a run that is pinned to it works with. */
     configurationOf: (automationId: string, version: number): Promise<Configuration | undefined> =>
       store.configurationOf(automationId, version),
+
+    /** Names of the automations whose present version has the secret. */
+    async usingSecret(tx: Transaction, workspaceId: string, secretId: string): Promise<string[]> {
+      return (await store.usingSecret(tx, workspaceId, secretId)).map(({ name }) => name);
+    },
+
+    /** Takes a secret out of every automation that has it, each as a new version. */
+    async detachSecret(tx: Transaction, workspaceId: string, secretId: string, userId: string, at: number) {
+      for (const automation of await store.usingSecret(tx, workspaceId, secretId)) {
+        const { configuration, version } = automation;
+        const workspaceSecretIds = configuration.workspaceSecretIds.filter((id) => id !== secretId);
+        await store.saveVersion(tx, userId, {
+          ...automation,
+          version: version + 1,
+          configuration: { ...configuration, workspaceSecretIds },
+          updatedAt: at,
+        });
+      }
+    },
 
     /** What starting a run needs to know; undefined when the workspace has no such automation. */
     startable: (workspaceId: string, automationId: string) => store.startable(workspaceId, automationId),

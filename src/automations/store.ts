@@ -1,6 +1,6 @@
 import type { Database, Reader, Transaction } from '../db/database.ts';
 import type { RunStatus } from '../runs/schema.ts';
-import type { Configuration } from './schema.ts';
+import { type Configuration, completed } from './schema.ts';
 
 /** An automation with the configuration of its present version. Times are milliseconds. */
 export interface StoredAutomation {
@@ -136,7 +136,30 @@ export function automationStore(database: Database) {
         automationId,
         version,
       );
-      return row && (JSON.parse(row.configuration) as Configuration);
+      return row && completed(JSON.parse(row.configuration) as Configuration);
+    },
+
+    /** The automations of the workspace whose present version has the secret, in the order of their names. */
+    async usingSecret(reader: Reader, workspaceId: string, secretId: string): Promise<StoredAutomation[]> {
+      // A quote within a text is escaped, so the id between bare quotes is an item of a list.
+      const rows = await reader.all<Row>(
+        `SELECT * FROM (SELECT ${columns} FROM automations a WHERE a.workspace_id = ?) AS present
+         WHERE configuration LIKE ? ORDER BY name`,
+        workspaceId,
+        `%"${secretId}"%`,
+      );
+      return rows.map(fromRow).filter(({ configuration }) => configuration.workspaceSecretIds.includes(secretId));
+    },
+
+    /** Saves the automation's next version, within a transaction that has read it. */
+    async saveVersion(tx: Transaction, userId: string, automation: StoredAutomation): Promise<void> {
+      await insertVersion(tx, automation, userId);
+      await tx.run(
+        'UPDATE automations SET version = ?, updated_at = ? WHERE id = ?',
+        automation.version,
+        automation.updatedAt,
+        automation.id,
+      );
     },
 
     /** What starting a run needs to know, without the configuration. */
@@ -179,7 +202,7 @@ const fromRow = (row: Row): StoredAutomation => ({
   description: row.description,
   enabled: row.enabled === 1,
   version: row.version,
-  configuration: JSON.parse(row.configuration) as Configuration,
+  configuration: completed(JSON.parse(row.configuration) as Configuration),
   createdAt: row.created_at,
   updatedAt: row.updated_at,
 });

@@ -1,4 +1,5 @@
 import { type Config, readConfig } from '../config.ts';
+import { proxyUrlOf, proxyUrls } from '../egress/upstream-proxy.ts';
 import { gitProvider } from '../integrations/git.ts';
 import type { IntegrationList } from '../integrations/schema.ts';
 import { type IntegrationService, integrationService } from '../integrations/service.ts';
@@ -118,6 +119,7 @@ const gitOf = (config: Config) =>
   gitProvider({
     dataDir: config.dataDir,
     extraCa: config.egressExtraCa,
+    proxyFor: (url) => proxyUrlOf(proxyUrls(config.upstreamProxy), url),
     allowsPlainHttp: plainHttpHosts(config.egressAllowPrivate),
   });
 

@@ -3,11 +3,10 @@ import { type Config, ConfigError, readConfig } from '../config.ts';
 import { jsonLog } from '../kernel/log.ts';
 import { openDoors } from '../runner/doors.ts';
 import { dockerSandbox } from '../sandbox/docker.ts';
-import { type Inside, lookInside } from '../sandbox/docker-check.ts';
-import { agentUid } from '../sandbox/docker-files.ts';
 import { imageReference } from '../sandbox/image.ts';
 import { buildImage } from '../sandbox/image-build.ts';
-import { SandboxFailure } from '../sandbox/sandbox.ts';
+import { type Attempt, SandboxFailure } from '../sandbox/sandbox.ts';
+import { problemOf } from '../sandbox/self-test.ts';
 import { readArguments } from './arguments.ts';
 import { type Command, type Terminal, UsageError } from './command.ts';
 
@@ -15,7 +14,7 @@ const usage = `slipway sandbox build [--data-dir DIR]
 slipway sandbox check [--data-dir DIR]
 
   build             build the image that agents work in, where it is not there
-  check             start a sandbox and look at it from inside: it must have no network but the door to the server
+  check             start a sandbox and try from inside what must not be possible: every attempt with its outcome
   --data-dir DIR    where everything is kept (SLIPWAY_DATA_DIR; otherwise .slipway in your home directory)`;
 
 const options = { 'data-dir': { type: 'string' } } as const;
@@ -60,21 +59,26 @@ async function check(config: Config, terminal: Terminal): Promise<number> {
     image,
     // Of its own, so that a server that runs beside this does not take the container for one of its runs.
     installation: `check-${randomUUID().slice(0, 8)}`,
+    doorVolume: config.doorVolume,
     log: jsonLog(terminal.error),
   });
   const health = await sandbox.check();
   if (!health.ok) throw new ConfigError(health.reason);
   terminal.out(`Engine      ${health.engine}`);
   terminal.out(`Image       ${image}`);
-  const doors = openDoors(config.dataDir);
+  const doors = openDoors(config.dataDir, config.doorVolume?.path);
   const turn = ['sandbox-check', process.pid] as const;
   try {
-    const inside = await lookInside(sandbox, await doors.make(...turn), config.sandboxLimits);
-    for (const line of described(inside)) terminal.out(line);
-    const problems = problemsOf(inside);
-    for (const problem of problems) terminal.error(`slipway: ${problem}`);
-    if (problems.length > 0) return 1;
-    terminal.out('The sandbox has no network but the door to the server.');
+    const socketDirectory = await doors.make(...turn);
+    const attempts = await sandbox.lookInside({ socketDirectory, limits: config.sandboxLimits });
+    terminal.out('');
+    for (const line of table(attempts)) terminal.out(line);
+    const problem = problemOf(attempts);
+    if (problem !== null) {
+      terminal.error(`slipway: ${problem}`);
+      return 1;
+    }
+    terminal.out('\nThe sandbox has no network but the door to the server.');
     return 0;
   } finally {
     await doors.remove(...turn);
@@ -82,26 +86,17 @@ async function check(config: Config, terminal: Terminal): Promise<number> {
   }
 }
 
-const described = (inside: Inside): string[] => [
-  `User        ${inside.uid}`,
-  `Interfaces  ${inside.interfaces.join(', ')}`,
-  `Internet    ${inside.reachesInternet ? 'REACHED' : 'not reached'}`,
-  `Door        ${inside.reachesDoor ? 'leads to the server' : 'CLOSED'}`,
-];
-
-/** What is wrong with a sandbox, each in one sentence with the mend; empty for one that is as it should be. */
-export function problemsOf(inside: Inside): string[] {
-  const problems: string[] = [];
-  if (inside.reachesInternet || inside.interfaces.join() !== 'lo') {
-    problems.push('The sandbox has a network. Do not run agents on this engine: it ignores `network none`.');
-  }
-  if (inside.uid !== agentUid) {
-    problems.push('The sandbox does not run as its own user. Build the image with `slipway sandbox build`.');
-  }
-  if (!inside.reachesDoor) {
-    problems.push(
-      'The door does not lead to the server. The data directory must be at the same path for the Docker engine as for the server.',
-    );
-  }
-  return problems;
+/** One line an attempt, in columns: whether it is as it should be, what was looked for, where, and what came of it. */
+export function table(attempts: readonly Attempt[]): string[] {
+  const rows = attempts.map(
+    ({ ok, what, target, outcome }) => [ok ? 'ok' : 'BAD', what, target ?? '-', outcome] as const,
+  );
+  const all = [['', 'Tried from inside', 'Where', 'Outcome'] as const, ...rows];
+  const widths = [0, 1, 2].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
+  return all.map((row) =>
+    row
+      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .join('  ')
+      .trimEnd(),
+  );
 }

@@ -6,7 +6,7 @@ import { takeLock } from '../db/lock.ts';
 import { Fault } from '../kernel/fault.ts';
 import { jsonLog, type Log } from '../kernel/log.ts';
 import { readArguments } from './arguments.ts';
-import type { Command } from './command.ts';
+import type { Command, Terminal } from './command.ts';
 import { openData } from './data.ts';
 
 /** Requests under way get this long when the server stops. */
@@ -69,6 +69,7 @@ export const command: Command = {
       void starting.then(async () => {
         const health = await service.sandbox.check();
         if (!health.ok) terminal.out(`Runs cannot start yet. ${health.reason}`);
+        else await prove(service, terminal, log);
         await tidy(service, log);
       });
       await Promise.race([stop.promise, starting.then(() => stop.promise)]);
@@ -82,6 +83,16 @@ export const command: Command = {
     return 0;
   },
 };
+
+/** Looks at a sandbox from inside before a run has to wait for that. */
+async function prove({ selfTest }: Service, terminal: Terminal, log: Log): Promise<void> {
+  try {
+    const { problem } = await selfTest.result();
+    if (problem !== null) terminal.out(`Runs cannot start. ${problem}`);
+  } catch (error) {
+    log.warn('a sandbox could not be looked at from inside yet', { reason: String(error) });
+  }
+}
 
 const tidy = ({ reap }: Service, log: Log): Promise<unknown> =>
   reap().catch((error) => log.warn('old workspaces were not removed', { reason: String(error) }));

@@ -3,6 +3,7 @@ import type { Database, Reader, Transaction } from './database.ts';
 import { statementsIn } from './ddl.ts';
 import foundation from './migrations/0001_foundation.sql' with { type: 'text' };
 import settings from './migrations/0002_settings.sql' with { type: 'text' };
+import egress from './migrations/0003_egress.sql' with { type: 'text' };
 
 export interface Migration {
   /** Number and name of its file: `0001_foundation`. */
@@ -14,6 +15,7 @@ export interface Migration {
 export const migrations: readonly Migration[] = [
   { name: '0001_foundation', sql: foundation },
   { name: '0002_settings', sql: settings },
+  { name: '0003_egress', sql: egress },
 ];
 
 const recordTable = `CREATE TABLE IF NOT EXISTS schema_migrations (

@@ -7,7 +7,7 @@ import type { Command, Terminal } from '../cli/command.ts';
 import { openData } from '../cli/data.ts';
 import { compose, type Service } from '../compose.ts';
 import { type Config, readConfig } from '../config.ts';
-import { systemResolve } from '../egress/dial.ts';
+import { systemResolve } from '../egress/resolve.ts';
 import { jsonLog } from '../kernel/log.ts';
 import type { EgressEntry, Run, RunEvent, RunEventData } from '../runs/schema.ts';
 import { type ApiClient, apiClient } from './client.ts';

@@ -1,4 +1,5 @@
 import { BlockList, isIP } from 'node:net';
+import { networkInterfaces } from 'node:os';
 
 /** Networks that are not the public internet (IANA's special-purpose registries), tunnels to them included. */
 const special4 = [
@@ -6,6 +7,8 @@ const special4 = [
   '10.0.0.0/8',
   '100.64.0.0/10',
   '127.0.0.0/8',
+  // The metadata service of Azure stands at an address of the public range.
+  '168.63.129.16/32',
   '169.254.0.0/16',
   '172.16.0.0/12',
   '192.0.0.0/24',
@@ -18,21 +21,12 @@ const special4 = [
   '224.0.0.0/4',
   '240.0.0.0/4',
 ];
-const special6 = [
-  '::/96',
-  '64:ff9b::/96',
-  '64:ff9b:1::/48',
-  '100::/64',
-  '2001::/23',
-  '2001:db8::/32',
-  '2002::/16',
-  '3fff::/20',
-  '5f00::/16',
-  'fc00::/7',
-  'fe80::/10',
-  'fec0::/10',
-  'ff00::/8',
-];
+/**
+ * Public IPv6 addresses all begin with the bits 001. Outside of that are loopback, IPv4 in other clothes (compatible,
+ * translated, NAT64 with its local-use range), unique local (a metadata service among them), link-local, multicast.
+ * Inside are Teredo and other protocol ranges, documentation and 6to4.
+ */
+const special6 = ['::/3', '4000::/2', '8000::/1', '2001::/23', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
 /** A set of addresses. An IPv4 address inside IPv6 (`::ffff:10.0.0.1`) is taken as the IPv4 address that it is. */
 export interface Networks {
@@ -41,30 +35,64 @@ export interface Networks {
 
 /** Undefined when one of the texts is not `address/prefix`. */
 export function parseNetworks(texts: readonly string[]): Networks | undefined {
-  const list = new BlockList();
+  // One list per family: in a common one, `::/3` would hold every IPv4 address as well, as IPv6 maps it.
+  const lists = { 4: new BlockList(), 6: new BlockList() };
   for (const text of texts) {
     const match = /^([0-9a-fA-F:.]+)\/(\d{1,3})$/.exec(text);
     const address = match?.[1] ?? '';
     const prefix = Number(match?.[2]);
     const family = isIP(address);
-    if (family === 0 || prefix > (family === 4 ? 32 : 128)) return undefined;
-    list.addSubnet(address, prefix, family === 4 ? 'ipv4' : 'ipv6');
+    if (family === 4 && prefix <= 32) lists[4].addSubnet(address, prefix, 'ipv4');
+    else if (family === 6 && prefix <= 128) lists[6].addSubnet(address, prefix, 'ipv6');
+    else return undefined;
   }
   return {
     has(address) {
       const plain = plainAddress(address);
       const family = isIP(plain);
-      return family !== 0 && list.check(plain, family === 4 ? 'ipv4' : 'ipv6');
+      if (family === 4) return lists[4].check(plain, 'ipv4');
+      return family === 6 && lists[6].check(plain, 'ipv6');
     },
   };
 }
 
 const special = parseNetworks([...special4, ...special6]);
 
-/** Whether an address may be reached only when the settings say so. Whatever is no address counts as private. */
-export function isPrivateAddress(address: string): boolean {
+/**
+ * Whether an address may be reached only when the settings say so. Whatever is no address counts as private, and so do
+ * this machine's own: what listens here may rely on a firewall that a connection from inside never meets.
+ */
+export function isPrivateAddress(address: string, own: Networks = ownAddresses()): boolean {
   const plain = plainAddress(address);
-  return isIP(plain) === 0 || plain.includes('%') || special === undefined || special.has(plain);
+  if (isIP(plain) === 0 || plain.includes('%') || special === undefined) return true;
+  return special.has(plain) || own.has(plain);
+}
+
+const ownAddressesMs = 5_000;
+let lastOwn: { readonly list: Networks; readonly until: number } | undefined;
+
+function ownAddresses(): Networks {
+  const now = performance.now();
+  if (lastOwn === undefined || lastOwn.until <= now) {
+    const addresses = Object.values(networkInterfaces()).flatMap((found) => found?.map((entry) => entry.address) ?? []);
+    const networks = addresses
+      .filter((address) => isIP(address) !== 0 && !address.includes('%'))
+      .map((address) => `${address}/${isIP(address) === 4 ? 32 : 128}`);
+    lastOwn = { list: parseNetworks(networks) ?? nowhere, until: now + ownAddressesMs };
+  }
+  return lastOwn.list;
+}
+
+const nowhere: Networks = { has: () => false };
+
+/**
+ * Whether a host is a number that some programs read as an IPv4 address (`127.1`, `0x7f.0.0.1`, `2130706433`), as the
+ * URL standard tells: the last label is a number. Such a host is refused, for every reader may see another address.
+ */
+export function isOddAddress(host: string): boolean {
+  if (isIP(host) !== 0) return false;
+  const last = host.replace(/\.$/, '').split('.').at(-1) ?? '';
+  return /^(?:\d+|0x[0-9a-f]*)$/i.test(last);
 }
 
 /** `::ffff:a.b.c.d` in any spelling as `a.b.c.d`; every other address as it is. */

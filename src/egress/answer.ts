@@ -1,11 +1,11 @@
 import type { Clock } from '../kernel/clock.ts';
 import type { Authority as CertificateAuthority } from './authority.ts';
+import type { Carried, Passage } from './carried.ts';
 import type { EgressRequest } from './egress.ts';
 import { BadMessage, type RequestHead, requestFraming } from './http1.ts';
 import type { Pool } from './pool.ts';
 import { Refusal, refusalAnswer } from './refusal.ts';
 import type { Access } from './rules.ts';
-import type { SecretsForHost } from './substitute.ts';
 import type { Wire } from './wire.ts';
 
 /** What the connections of one run share. */
@@ -14,9 +14,15 @@ export interface Surroundings {
   readonly certificates: CertificateAuthority;
   readonly pool: Pool;
   readonly clock: Clock;
+  /** The largest head of a request that is read. */
+  readonly headBytes: number;
   /** How long a client may take until a request's head is there, idle time between requests included. */
   readonly headTimeoutMs: number;
-  secretsFor(host: string, secure: boolean): SecretsForHost;
+  /** What the connections have carried, to be ended when it is withdrawn. */
+  readonly carried: Carried;
+  passageTo(host: string, secure: boolean): Passage;
+  /** Throws `Refusal` for a host that a policy of the run does not let be reached. */
+  refuseDenied(host: string): void;
   /** Ends the wire with the run, and at its deadline. */
   watch(wire: Wire): void;
   report(request: EgressRequest): void | Promise<void>;

@@ -18,6 +18,8 @@ export interface BodyEncoder {
 
 const maxLineBytes = 8 * 1024;
 const maxTrailerBytes = 16 * 1024;
+/** A reader that takes trailers for headers would see another message than we do. */
+const notInTrailers = new Set(['connection', 'content-length', 'host', 'transfer-encoding', 'upgrade']);
 const empty = Buffer.alloc(0);
 
 export function decoderFor(framing: Framing): BodyDecoder {
@@ -101,7 +103,7 @@ class ChunkedDecoder implements BodyDecoder {
   #readLine(line: string): void {
     if (this.#expects === 'size') {
       // biome-ignore lint/suspicious/noControlCharactersInRegex: a chunk extension must hold no control character.
-      const match = /^([0-9a-fA-F]{1,12})(?:[ \t]*;[^\0-\x08\x0a-\x1f\x7f]*)?$/.exec(line);
+      const match = /^([0-9a-fA-F]{1,12})(?:;[^\0-\x08\x0a-\x1f\x7f]*)?$/.exec(line);
       if (!match) throw new BadMessage('a chunk size is not a hexadecimal number');
       this.#left = Number.parseInt(match[1] ?? '', 16);
       this.#expects = this.#left === 0 ? 'trailer' : 'data';
@@ -118,6 +120,8 @@ class ChunkedDecoder implements BodyDecoder {
     }
     this.#trailerBytes += line.length;
     if (this.#trailerBytes > maxTrailerBytes) throw new BadMessage('the trailers are too large');
-    this.trailers.push(parseHeader(line));
+    const trailer = parseHeader(line);
+    if (notInTrailers.has(trailer[0].toLowerCase())) throw new BadMessage('a trailer speaks about the framing');
+    this.trailers.push(trailer);
   }
 }

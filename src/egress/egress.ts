@@ -16,6 +16,8 @@ export interface EgressRun {
   readonly runId: string;
   readonly socketPath: string;
   readonly secrets: readonly EgressSecret[];
+  /** Which hosts may be reached at all: each of the policies must allow one. None: every public host. */
+  readonly policies: readonly HostPolicy[];
   /**
    * Every request that was decided on, allowed or not, after its end. A promise holds back the next request of the
    * same connection, so that a ledger which cannot keep up is not flooded.
@@ -30,11 +32,33 @@ export interface EgressSecret {
   readonly value: string;
   /** Exact names, `*.` wildcards (any depth below, never the apex), or IP addresses matched exactly. */
   readonly allowedHosts: readonly string[];
+  /** A placeholder on another surface, sent to an allowed host over TLS, passes as it is. */
+  readonly surfaces: readonly Surface[];
 }
 
 export interface EgressDoor {
+  /**
+   * Changes what holds for the run at once, for open connections too: the next request, and the next bytes of a body
+   * or a frame, go by the new values. A connection over which a value was sent that is not among them any more, or to
+   * a host that is not allowed any more, is ended.
+   */
+  update(change: { readonly secrets?: readonly EgressSecret[]; readonly policies?: readonly HostPolicy[] }): void;
   close(): Promise<void>;
 }
+
+/** A list of hosts, exact or with `*.` in front, as a secret's; an address is matched exactly. */
+export interface HostPolicy {
+  /** Whose list it is, for the sentence that tells of a refusal (`this workspace`); `this run` unless given. */
+  readonly name?: string;
+  /** What holds for a host that is not listed; the listed ones are the exception to it. */
+  readonly default: 'allow' | 'deny';
+  readonly hosts: readonly string[];
+}
+
+/** Where in a request a placeholder is replaced. */
+export const surfaces = ['headers', 'query', 'path', 'body', 'websocket'] as const;
+export type Surface = (typeof surfaces)[number];
+export const usualSurfaces: readonly Surface[] = ['headers', 'query'];
 
 /** One request as the ledger keeps it: path as it was before substitution, so it can hold placeholders only. */
 export interface EgressRequest {

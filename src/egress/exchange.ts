@@ -1,20 +1,13 @@
-import { decoderFor, encoderFor } from './body.ts';
-import {
-  BadMessage,
-  parseResponseHead,
-  type ResponseHead,
-  readHead,
-  responseFraming,
-  valuesOf,
-  wordsOf,
-} from './http1.ts';
+import { BadMessage, parseResponseHead, type ResponseHead, readHead } from './http1.ts';
 import type { Plan } from './plan.ts';
 import type { Pool, Upstream } from './pool.ts';
+import { needlesFor, redactText } from './redact.ts';
 import { Refusal } from './refusal.ts';
-import { Replacer } from './replace.ts';
+import { headerLine, relayAnswer } from './relay.ts';
 import { splice } from './splice.ts';
-import { redactText } from './substitute.ts';
 import { connectionClosed, upload } from './upload.ts';
+import { relayMessages } from './websocket.ts';
+import { readsMessages, refuseExtensions } from './websocket-offer.ts';
 import type { Wire } from './wire.ts';
 
 /** What became of one request. Byte counts are those of the bodies (after an upgrade, of everything). */
@@ -31,17 +24,6 @@ export interface Outcome {
 const maxInformational = 20;
 const badAnswer = (host: string, why: string) =>
   new Refusal('upstream_failed', `The answer of ${host} is malformed: ${why}.`);
-
-/** Headers of the answer that speak about one connection, or that are written anew. */
-const notRelayed = new Set([
-  'connection',
-  'content-length',
-  'keep-alive',
-  'proxy-authenticate',
-  'proxy-connection',
-  'transfer-encoding',
-  'upgrade',
-]);
 
 /**
  * Carries one request out and its answer back, both ways at the same time and never more of a body in memory than
@@ -81,7 +63,9 @@ class Exchange {
     this.#bodySent = plan.framing.kind === 'none';
   }
 
-  outcome(failure: Refusal | null): Outcome {
+  /** A limit of the run that has closed one of the connections explains everything that went wrong after it. */
+  outcome(thrown: Refusal | null): Outcome {
+    const failure = this.#upstream?.endedFor ?? this.#client.endedFor ?? thrown;
     const canGoOn = failure === null && this.#canGoOn;
     return { status: this.#status, bytesUp: this.#bytesUp, bytesDown: this.#bytesDown, canGoOn, failure };
   }
@@ -119,8 +103,9 @@ class Exchange {
         upstream.destroy();
         throw connectionClosed();
       }
-      upstream.write(this.#plan.head);
-      if (!this.#bodySent) void this.#sendBody(upstream);
+      this.#plan.passage.over(upstream);
+      if (this.#bodySent) upstream.writeHead(this.#plan.headWith(this.#plan.framing));
+      else void this.#sendBody(upstream);
       try {
         const head = await this.#finalHead(upstream);
         if (head !== null && this.#bodyFailure === null) return { upstream, head };
@@ -168,94 +153,46 @@ class Exchange {
 
   /** Answers whether the origin's connection can be used again. */
   async #relay(upstream: Wire, head: ResponseHead): Promise<boolean> {
-    const plan = this.#plan;
-    const framing = responseFraming(head, plan.method);
-    const isPlain = ['', 'identity'].includes(wordsOf(head.headers, 'content-encoding').join());
-    const redactor = plan.redactions.length > 0 && isPlain ? new Replacer(plan.redactions) : null;
-    const keepsLength =
-      redactor === null || plan.redactions.every((pair) => pair.needle.length === pair.replacement.length);
-    const isBodyless = framing.kind === 'none';
-    const chunked = !isBodyless && plan.clientReadsChunks && !(framing.kind === 'length' && keepsLength);
-    const endsWithClose = !isBodyless && !chunked && !(framing.kind === 'length' && keepsLength);
-    const stays = plan.keepsAlive && this.#bodySent && !endsWithClose;
-    const encoder = encoderFor(chunked);
-    const decoder = decoderFor(framing);
-
-    const lines = head.headers.filter(([name]) => !notRelayed.has(name.toLowerCase())).map(headerLine);
-    if (chunked) lines.push('Transfer-Encoding: chunked\r\n');
-    else if (!endsWithClose)
-      lines.push(...valuesOf(head.headers, 'content-length').map((value) => `Content-Length: ${value}\r\n`));
-    if (!stays) lines.push('Connection: close\r\n');
-    let waiting: Buffer[] = [this.#responseHead(head, lines)];
-    const send = () => {
-      const [first, ...others] = waiting;
-      if (first !== undefined) this.#client.write(others.length === 0 ? first : Buffer.concat(waiting));
-      waiting = [];
-    };
-    const deliver = (data: Buffer) => {
-      this.#bytesDown += data.length;
-      const shown = redactor === null ? data : redactor.push(data);
-      if (shown.length > 0) waiting.push(encoder.encode(shown));
-    };
-
-    this.#status = head.status;
-    while (!decoder.done) {
-      const piece = upstream.take();
-      if (piece === undefined) {
-        send();
-        if (await upstream.more()) continue;
-        if (framing.kind === 'close' && !this.#client.gone && this.#bodyFailure === null) break;
-        throw this.#bodyFailure ?? (this.#client.gone ? connectionClosed() : this.#cutShort());
-      }
-      const used = decoder.feed(piece, deliver);
-      upstream.unread(piece.subarray(used));
-      send();
-      if (this.#client.congested) await this.#client.drained();
-    }
-    if (redactor !== null) waiting.push(encoder.encode(redactor.finish()));
-    const trailers =
-      redactor === null
-        ? decoder.trailers
-        : decoder.trailers.map(([name, value]) => [name, redactText(value, plan.redactions)] as const);
-    if (!isBodyless) waiting.push(encoder.finish(trailers));
-    send();
-    if (this.#bodyFailure) throw this.#bodyFailure;
-    this.#canGoOn = stays;
-    return framing.kind !== 'close' && !upstream.hasUnread && keepsConnection(head);
-  }
-
-  #cutShort(): Refusal {
-    return new Refusal(
-      'upstream_failed',
-      `${this.#plan.authority.host} closed the connection in the middle of its answer.`,
-    );
-  }
-
-  #responseHead(head: ResponseHead, lines: readonly string[]): Buffer {
-    const text = redactText(`${head.reason}\r\n${lines.join('')}`, this.#plan.redactions);
-    return Buffer.from(`HTTP/1.1 ${head.status} ${text}\r\n`, 'latin1');
+    const { clientStays, upstreamStays } = await relayAnswer({
+      client: this.#client,
+      upstream,
+      head,
+      plan: this.#plan,
+      clientStays: this.#plan.keepsAlive && this.#bodySent,
+      onHead: () => {
+        this.#status = head.status;
+      },
+      count: (bytes) => {
+        this.#bytesDown += bytes;
+      },
+      failure: () => this.#bodyFailure,
+    });
+    this.#canGoOn = clientStays;
+    return upstreamStays;
   }
 
   /** After a 101 both sides speak freely. Its head goes out in one write: some clients read no further. */
   async #splice(upstream: Wire, head: ResponseHead): Promise<void> {
+    const { passage, authority } = this.#plan;
+    const secrets = passage.secrets();
+    const isRead = readsMessages(secrets);
+    if (isRead) refuseExtensions(head, authority.host);
+    const text = `${head.reason}\r\n${head.headers.map(headerLine).join('')}`;
     this.#status = 101;
-    this.#client.write(this.#responseHead(head, head.headers.map(headerLine)));
-    await splice(this.#client, upstream, {
-      up: (bytes) => {
+    this.#client.write(
+      Buffer.from(`HTTP/1.1 101 ${redactText(text, needlesFor(secrets, authority.host))}\r\n`, 'latin1'),
+    );
+    const counts = {
+      up: (bytes: number) => {
         this.#bytesUp += bytes;
       },
-      down: (bytes) => {
+      down: (bytes: number) => {
         this.#bytesDown += bytes;
       },
-    });
+    };
+    if (isRead) await relayMessages(this.#client, upstream, this.#plan, counts);
+    else await splice(this.#client, upstream, counts);
   }
-}
-
-const headerLine = ([name, value]: readonly [string, string]) => `${name}: ${value}\r\n`;
-
-function keepsConnection(head: ResponseHead): boolean {
-  const words = wordsOf(head.headers, 'connection');
-  return head.version === '1.1' ? !words.includes('close') : words.includes('keep-alive');
 }
 
 function asBodyFailure(error: unknown): Refusal {

@@ -27,7 +27,7 @@ export type Framing =
   | { readonly kind: 'chunked' }
   | { readonly kind: 'close' };
 
-/** Bytes of a head, of a request or an answer, that are read before it is refused. */
+/** Bytes of a head, of a request or an answer, that are read before it is refused, unless settings say another number. */
 export const maxHeadBytes = 64 * 1024;
 
 /** What an HTTP message is refused for; the session makes it a 400, the upstream side a 502. */
@@ -49,7 +49,7 @@ const forbiddenInValue = /[\0-\x08\x0a-\x1f\x7f]/;
  * Throws `BadMessage` for a lone line feed (at once: no end of head would ever come) and for a head that was cut
  * off, `Refusal` 431 for one that is too large.
  */
-export async function readHead(wire: Wire): Promise<string | null> {
+export async function readHead(wire: Wire, mostBytes = maxHeadBytes): Promise<string | null> {
   let held = wire.take();
   while (held === undefined) {
     if (!(await wire.more())) return null;
@@ -59,8 +59,8 @@ export async function readHead(wire: Wire): Promise<string | null> {
   for (;;) {
     const end = held.indexOf(headEnd, Math.max(0, checked - 3));
     refuseLoneLineFeed(held, checked, end < 0 ? held.length : end);
-    if ((end < 0 ? held.length : end) > maxHeadBytes) {
-      throw new Refusal('head_too_large', `The request's headers are larger than ${maxHeadBytes / 1024} KiB.`);
+    if ((end < 0 ? held.length : end) > mostBytes) {
+      throw new Refusal('head_too_large', `The request's headers are larger than ${mostBytes / 1024} KiB.`);
     }
     if (end >= 0) {
       wire.unread(held.subarray(end + headEnd.length));

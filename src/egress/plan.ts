@@ -1,9 +1,12 @@
-import type { EgressSecret } from './egress.ts';
+import type { Passage } from './carried.ts';
+import { codingsOf, refuseUnsearchable } from './coded.ts';
 import { BadMessage, type Framing, type Header, type RequestHead, requestFraming, valuesOf, wordsOf } from './http1.ts';
+import { type BodyForm, bodyFormOf } from './payload.ts';
+import { askSearchable, needlesFor } from './redact.ts';
 import { Refusal } from './refusal.ts';
-import type { Replacement } from './replace.ts';
-import { type Access, type Authority, authorityText, parseAuthority } from './rules.ts';
-import { refuseForeignInHead, type SecretsForHost, substituteHead } from './substitute.ts';
+import { type Access, type Authority, authorityText, hasDotSegment, parseAuthority } from './rules.ts';
+import { refuseForeignInHead, substituteHead } from './substitute.ts';
+import { readsMessages, withoutExtensions } from './websocket-offer.ts';
 
 /** What a CONNECT has fixed for every request inside it. */
 export interface Tunnel {
@@ -19,8 +22,9 @@ export interface Destination extends Tunnel {
 /** All that is needed to carry one request out. */
 export interface Plan extends Tunnel {
   readonly method: string;
-  /** The head for the origin, values put in. */
-  readonly head: Buffer;
+  /** The head for the origin, values put in, with a body that ends as `framing` says. */
+  headWith(framing: Framing): Buffer;
+  /** As the client frames its body. */
   readonly framing: Framing;
   /** The client waits for `100 Continue` before it sends its body. */
   readonly awaitsContinue: boolean;
@@ -30,10 +34,12 @@ export interface Plan extends Tunnel {
   /** The client can read chunks and keeps the connection. */
   readonly keepsAlive: boolean;
   readonly clientReadsChunks: boolean;
-  readonly used: readonly string[];
-  /** Secrets whose placeholders must not be in the body. */
-  readonly foreign: readonly EgressSecret[];
-  readonly redactions: readonly Replacement[];
+  /** How values are written into the body. */
+  readonly bodyForm: BodyForm;
+  /** What must be undone to read the body; one that is not empty keeps values from being put in. */
+  readonly codings: readonly string[];
+  /** The secrets that may go, now and later, and who is told of those that went. */
+  readonly passage: Passage;
 }
 
 const usualPort = (secure: boolean) => (secure ? 443 : 80);
@@ -84,7 +90,7 @@ export const closedPort = ({ port }: Authority) =>
 
 function tunnelDestination(head: RequestHead, tunnel: Tunnel): Destination {
   if (head.target.startsWith('/') || (head.target === '*' && head.method === 'OPTIONS')) {
-    refuseFragment(head.target);
+    refuseUnclear(head.target);
     return { ...tunnel, target: head.target };
   }
   const absolute = parseAbsolute(head.target);
@@ -114,21 +120,26 @@ function parseAbsolute(target: string): Destination | undefined {
   const authority = parseAuthority(match?.[2] ?? '', usualPort(secure));
   if (!match || authority === undefined) return undefined;
   const rest = match[3] ?? '';
-  refuseFragment(rest);
+  refuseUnclear(rest);
   return { authority, secure, target: rest.startsWith('/') ? rest : `/${rest}` };
 }
 
-function refuseFragment(target: string): void {
+function refuseUnclear(target: string): void {
   if (target.includes('#')) throw new BadMessage('the request target has a fragment');
+  const [path = ''] = target.split('?', 1);
+  if (hasDotSegment(path)) throw new BadMessage('the path has a segment `.` or `..`');
 }
 
 /**
  * Decides how a request leaves: rules on placeholders, substitution, framing, headers of one hop removed.
  * Throws `Refusal` and `BadMessage`.
  */
-export function planRequest(head: RequestHead, destination: Destination, secrets: SecretsForHost): Plan {
+export function planRequest(head: RequestHead, destination: Destination, passage: Passage): Plan {
   const { authority, secure } = destination;
   const framing = requestFraming(head);
+  const secrets = passage.secrets();
+  const codings = codingsOf(head.headers);
+  if (framing.kind !== 'none' && secrets.foreign.length > 0) refuseUnsearchable(codings);
   refuseForeignInHead(head, secrets.foreign, authority.host);
   const expectations = wordsOf(head.headers, 'expect');
   if (expectations.some((word) => word !== '100-continue')) {
@@ -144,28 +155,32 @@ export function planRequest(head: RequestHead, destination: Destination, secrets
     return !notForwarded.has(lower) && !connection.includes(lower);
   });
   const substituted = substituteHead(destination.target, forwarded, secrets.eligible);
-  const redactions = [...secrets.redactions, ...substituted.echoes];
-  const headers: Header[] = [
+  for (const secret of substituted.used) passage.put(secret);
+  const isSearched = needlesFor(secrets, authority.host) !== null;
+  const asked = isSearched ? askSearchable(substituted.headers) : substituted.headers;
+  const before: Header[] = [
     ['Host', authorityText(authority, usualPort(secure))],
-    ...askForPlainAnswer(substituted.headers, redactions.length > 0),
-    ...framingHeaders(head, framing),
-    ...(isUpgrade ? upgradeHeaders : []),
+    ...(isUpgrade && readsMessages(secrets) ? withoutExtensions(asked) : asked),
   ];
-  const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+  const headWith = (sent: Framing) => {
+    const headers = [...before, ...framingHeaders(head, sent), ...(isUpgrade ? upgradeHeaders : [])];
+    const lines = headers.map(([name, value]) => `${name}: ${value}\r\n`).join('');
+    return Buffer.from(`${head.method} ${substituted.target} HTTP/1.1\r\n${lines}\r\n`, 'latin1');
+  };
   return {
     authority,
     secure,
     method: head.method,
-    head: Buffer.from(`${head.method} ${substituted.target} HTTP/1.1\r\n${lines}\r\n`, 'latin1'),
+    headWith,
     framing,
     awaitsContinue: expectations.length > 0 && framing.kind !== 'none',
     isUpgrade,
     isRepeatable: framing.kind === 'none' && ['GET', 'HEAD', 'OPTIONS'].includes(head.method),
     keepsAlive: head.version === '1.1' && !connection.includes('close'),
     clientReadsChunks: head.version === '1.1',
-    used: substituted.used,
-    foreign: secrets.foreign,
-    redactions,
+    bodyForm: bodyFormOf(head.headers),
+    codings,
+    passage,
   };
 }
 
@@ -174,14 +189,9 @@ const upgradeHeaders: readonly Header[] = [
   ['Upgrade', 'websocket'],
 ];
 
-/** A compressed answer could not be searched for the values that the origin was sent. */
-function askForPlainAnswer(headers: readonly Header[], wanted: boolean): readonly Header[] {
-  if (!wanted) return headers;
-  const others = headers.filter(([name]) => name.toLowerCase() !== 'accept-encoding');
-  return [...others, ['Accept-Encoding', 'identity']];
-}
-
 function framingHeaders(head: RequestHead, framing: Framing): Header[] {
   if (framing.kind === 'chunked') return [['Transfer-Encoding', 'chunked']];
+  if (framing.kind === 'length') return [['Content-Length', String(framing.length)]];
+  // An empty body is said to be empty as the client has said it.
   return valuesOf(head.headers, 'content-length').map((length): Header => ['Content-Length', length]);
 }

@@ -19,12 +19,22 @@ export interface Pool {
 const idleMs = 4_000;
 const maxIdlePerOrigin = 16;
 
-/** `watch` is told of every new connection, so that the door can end it. */
-export function createPool(dialer: Dialer, now: () => number, signal: AbortSignal, watch: (wire: Wire) => void): Pool {
+/**
+ * `watch` is told of every new connection, so that the door can end it. `admit` throws the `Refusal` of a run that may
+ * have no connection at all any more.
+ */
+export function createPool(
+  dialer: Dialer,
+  now: () => number,
+  signal: AbortSignal,
+  watch: (wire: Wire) => void,
+  admit: () => void = () => {},
+): Pool {
   const idle = new Map<string, Wire[]>();
   const keyOf = ({ host, port }: Authority, secure: boolean) => `${secure ? 'tls' : 'plain'} ${host} ${port}`;
   return {
     async take(authority, secure, reuse) {
+      admit();
       const waiting = reuse ? idle.get(keyOf(authority, secure)) : undefined;
       for (let wire = waiting?.pop(); wire !== undefined; wire = waiting?.pop()) {
         if (wire.gone || wire.hasUnread || (wire.deadlineAt ?? 0) <= now()) {

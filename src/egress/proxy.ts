@@ -3,31 +3,18 @@ import { type Clock, systemClock } from '../kernel/clock.ts';
 import type { Log } from '../kernel/log.ts';
 import type { Surroundings } from './answer.ts';
 import { type Authority, openAuthority } from './authority.ts';
-import {
-  createDialer,
-  type Dialer,
-  directRoute,
-  type Resolve,
-  type Route,
-  readExtraCa,
-  systemResolve,
-} from './dial.ts';
+import { Carried } from './carried.ts';
+import { createDialer, type Dialer, directRoute, type Route, readExtraCa } from './dial.ts';
 import type { Egress, EgressDoor, EgressRun } from './egress.ts';
+import { rulesOf } from './held.ts';
+import { type EgressLimits, usualLimits, watchWires } from './limits.ts';
 import { createPool } from './pool.ts';
 import { Refusal, refusalAnswer } from './refusal.ts';
+import { createResolver, type Resolve } from './resolve.ts';
 import { type Access, parseAllowPrivate } from './rules.ts';
 import { serveConnection } from './session.ts';
-import { type SecretsForHost, secretsForHost } from './substitute.ts';
+import type { ProxyUrlFor } from './upstream-proxy.ts';
 import { Wire, type WireData, wireHandlers } from './wire.ts';
-
-export interface EgressLimits {
-  /** Connections of one run at the same time; a further one is answered 503. */
-  readonly connections: number;
-  /** How long a client may take until a request's head is there, idle time between requests included. */
-  readonly headTimeoutMs: number;
-  /** How often deadlines are looked at. */
-  readonly sweepMs: number;
-}
 
 export interface EgressOptions {
   /** Where the certificate authority is kept; made if missing. */
@@ -38,12 +25,13 @@ export interface EgressOptions {
   readonly extraCaFile: string | null;
   readonly resolve?: Resolve;
   readonly route?: Route;
+  /** The proxy on the way to a host, and whether names are its business; none unless given. */
+  readonly proxyUrlFor?: ProxyUrlFor;
+  readonly trustProxyDns?: boolean;
   readonly log: Log;
   readonly clock?: Clock;
   readonly limits?: Partial<EgressLimits>;
 }
-
-const usualLimits: EgressLimits = { connections: 512, headTimeoutMs: 120_000, sweepMs: 1_000 };
 
 /** `sockaddr_un` holds 108 bytes, the last of them a zero. */
 const maxSocketPathBytes = 107;
@@ -64,10 +52,12 @@ export async function createEgress(options: EgressOptions): Promise<Egress> {
   const clock = options.clock ?? systemClock;
   const certificates = await openAuthority(options.directory, clock);
   const dialer = createDialer({
-    resolve: options.resolve ?? systemResolve,
+    resolve: options.resolve ?? createResolver({ clock }),
     access,
     extraCa,
     route: options.route ?? directRoute,
+    ...(options.proxyUrlFor ? { proxyUrlFor: options.proxyUrlFor } : {}),
+    trustProxyDns: options.trustProxyDns ?? false,
   });
   const limits = { ...usualLimits, ...options.limits };
   const parts: Parts = { access, certificates, dialer, clock, limits, log: options.log };
@@ -77,6 +67,7 @@ export async function createEgress(options: EgressOptions): Promise<Egress> {
     async open(run) {
       const opened = await openDoor(run, parts);
       const door: EgressDoor = {
+        update: opened.update,
         async close() {
           doors.delete(door);
           await opened.close();
@@ -95,20 +86,30 @@ async function openDoor(run: EgressRun, parts: Parts): Promise<EgressDoor> {
   const { clock, limits, log } = parts;
   await clearSocketPath(run.socketPath);
   const ended = new AbortController();
-  const wires = new Set<Wire>();
+  const wires = watchWires(limits, clock);
   const sessions = new Set<Promise<void>>();
+  const rules = rulesOf(run);
+  const carried = new Carried();
+  // A dial or a handshake may be done only after the run's end.
+  const endLate = (wire: Wire) => ended.signal.aborted && wire.destroy();
   const watch = (wire: Wire) => {
-    wires.add(wire);
-    // A dial or a handshake may be done only after the run's end.
-    if (ended.signal.aborted) wire.destroy();
+    wires.client(wire);
+    endLate(wire);
+  };
+  const watchUpstream = (wire: Wire) => {
+    wires.upstream(wire);
+    endLate(wire);
   };
   const shared: Surroundings = {
     access: parts.access,
     certificates: parts.certificates,
-    pool: createPool(parts.dialer, clock, ended.signal, watch),
+    pool: createPool(parts.dialer, clock, ended.signal, watchUpstream, wires.refuseUsedUp),
     clock,
+    headBytes: limits.headBytes,
     headTimeoutMs: limits.headTimeoutMs,
-    secretsFor: secretsCache(run),
+    carried,
+    passageTo: (host, secure) => carried.passage(host, () => rules.secretsFor(host, secure)),
+    refuseDenied: rules.refuseDenied,
     watch,
     async report(request) {
       try {
@@ -140,7 +141,7 @@ async function openDoor(run: EgressRun, parts: Parts): Promise<EgressDoor> {
   const listener = Bun.listen<WireData>({ unix: run.socketPath, socket: { ...wireHandlers, open: accept } });
   // The directory decides who can come near; inside the shim's user namespace the owner may be anyone.
   await chmod(run.socketPath, 0o666);
-  const sweeper = setInterval(() => sweep(wires, clock()), limits.sweepMs);
+  const sweeper = setInterval(wires.sweep, limits.sweepMs);
   sweeper.unref();
 
   let closing: Promise<void> | undefined;
@@ -148,40 +149,19 @@ async function openDoor(run: EgressRun, parts: Parts): Promise<EgressDoor> {
     ended.abort();
     clearInterval(sweeper);
     listener.stop(true);
-    for (const wire of wires) wire.destroy();
+    wires.destroyAll();
     // Every request under way is recorded before the door counts as closed.
     await Promise.all(sessions);
-    wires.clear();
     await rm(run.socketPath, { force: true });
   }
   return {
+    update(change) {
+      carried.endWithdrawn(wires.all(), rules.change(change));
+    },
     close() {
       closing ??= close();
       return closing;
     },
-  };
-}
-
-/** Ends the wires that are past their deadline and forgets those that are closed. */
-function sweep(wires: Set<Wire>, now: number): void {
-  for (const wire of wires) {
-    if (wire.deadlineAt !== null && wire.deadlineAt <= now) wire.destroy();
-    if (wire.closed) wires.delete(wire);
-  }
-}
-
-/** Which secrets a host may have is decided once per host: a run asks the same few hosts again and again. */
-function secretsCache(run: EgressRun): (host: string, secure: boolean) => SecretsForHost {
-  const known = new Map<string, SecretsForHost>();
-  const most = 1000;
-  return (host, secure) => {
-    const key = `${secure} ${host}`;
-    const found = known.get(key);
-    if (found !== undefined) return found;
-    const secrets = secretsForHost(run.secrets, host, secure);
-    if (known.size >= most) known.clear();
-    known.set(key, secrets);
-    return secrets;
   };
 }
 

@@ -1,34 +1,44 @@
 /** Why a request was not carried out, as the header `X-Slipway-Egress` names it to the client. */
 export type RefusalCode =
   | 'bad_request'
+  | 'body_unsearchable'
+  | 'byte_limit'
   | 'authority_mismatch'
   | 'connection_limit'
   | 'expectation_failed'
   | 'head_too_large'
+  | 'host_not_allowed'
   | 'method_not_allowed'
   | 'placeholder_not_allowed'
   | 'placeholder_without_tls'
   | 'port_not_allowed'
   | 'private_address'
   | 'secret_unusable'
+  | 'secret_withdrawn'
   | 'upstream_failed'
+  | 'upstream_idle'
   | 'upstream_unreachable'
   | 'upstream_unresolved'
   | 'upstream_untrusted';
 
 const statusOf: Record<RefusalCode, number> = {
   bad_request: 400,
+  body_unsearchable: 403,
   authority_mismatch: 421,
+  byte_limit: 403,
   connection_limit: 503,
   expectation_failed: 417,
   head_too_large: 431,
+  host_not_allowed: 403,
   method_not_allowed: 405,
   placeholder_not_allowed: 403,
   placeholder_without_tls: 403,
   port_not_allowed: 403,
   private_address: 403,
   secret_unusable: 403,
+  secret_withdrawn: 403,
   upstream_failed: 502,
+  upstream_idle: 504,
   upstream_unreachable: 502,
   upstream_unresolved: 502,
   upstream_untrusted: 502,
@@ -43,6 +53,7 @@ const phrases: Record<number, string> = {
   431: 'Request Header Fields Too Large',
   502: 'Bad Gateway',
   503: 'Service Unavailable',
+  504: 'Gateway Timeout',
 };
 
 /** A request that is answered by the proxy itself. `message` is for the agent and the ledger: no value, no address. */
@@ -59,7 +70,7 @@ export class Refusal extends Error {
 
   /** False where the rules allowed the request and the other side failed. */
   get denied(): boolean {
-    return this.status !== 502;
+    return this.status !== 502 && this.status !== 504;
   }
 }
 

@@ -42,6 +42,13 @@ export class Replacer {
     return this.#run(empty, true);
   }
 
+  /** Answers what was held back and forgets it, for another replacer to go on with. */
+  release(): Buffer {
+    const tail = this.#tail;
+    this.#tail = empty;
+    return tail;
+  }
+
   #run(piece: Buffer, last: boolean): Buffer {
     const bytes = this.#tail.length === 0 ? piece : Buffer.concat([this.#tail, piece]);
     this.#tail = empty;

@@ -1,6 +1,8 @@
 import { isIP } from 'node:net';
 import { ConfigError } from '../config.ts';
-import { isPrivateAddress, parseNetworks } from './addresses.ts';
+import { isPrivateAddress, parseNetworks, plainAddress } from './addresses.ts';
+import type { HostPolicy } from './egress.ts';
+import { Refusal } from './refusal.ts';
 
 /** Where a request goes: `host` is normalised, without brackets. */
 export interface Authority {
@@ -45,8 +47,41 @@ export function authorityText(authority: Authority, usualPort: number): string {
 
 /** `*.example.com` covers any depth below, never the apex; an address is only ever matched exactly. */
 export function matchesHost(pattern: string, host: string): boolean {
-  if (!pattern.startsWith('*.')) return pattern === host;
+  if (!pattern.startsWith('*.')) return pattern === host || (pattern.includes(':') && sameAddress(pattern, host));
   return host.length > pattern.length - 1 && host.endsWith(pattern.slice(1)) && isIP(host) === 0;
+}
+
+/**
+ * Whether a path has a segment `.` or `..`, percent-encoded, between encoded or backward slashes, or before a
+ * parameter: readers disagree on what such a path names.
+ */
+export function hasDotSegment(path: string): boolean {
+  if (!path.includes('.') && !/%2e/i.test(path)) return false;
+  return /(?:^|[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?=$|[/\\;]|%2f|%5c|%3b)/i.test(path);
+}
+
+/** IPv6 has many spellings: `::1` and `0:0::1` are one address. */
+function sameAddress(pattern: string, host: string): boolean {
+  const address = pattern.replace(/^\[|\]$/g, '');
+  if (isIP(address) !== 6 || isIP(host) === 0 || address.includes('%')) return false;
+  return parseNetworks([`${address}/128`])?.has(host) === true || plainAddress(address) === host;
+}
+
+/** The first of the policies that does not let a host be reached. */
+export function denyingPolicy(policies: readonly HostPolicy[], host: string): HostPolicy | undefined {
+  return policies.find(
+    (policy) => policy.hosts.some((pattern) => matchesHost(pattern, host)) === (policy.default === 'allow'),
+  );
+}
+
+/** What a request is told that a policy has stopped. */
+export function deniedHost(host: string, policy: HostPolicy): Refusal {
+  const owner = policy.name ?? 'this run';
+  const why =
+    policy.default === 'deny'
+      ? `not in the list of allowed hosts of ${owner}`
+      : `in the list of denied hosts of ${owner}`;
+  return new Refusal('host_not_allowed', `${host} is ${why}.`);
 }
 
 interface HostEntry {

@@ -1,7 +1,8 @@
 import { answerRefusal, asRefusal, type Entry, mayHaveBody, refuse, type Surroundings } from './answer.ts';
 import { exchange } from './exchange.ts';
 import { parseRequestHead, type RequestHead, readHead, wordsOf } from './http1.ts';
-import { type Destination, locate, planRequest, type Tunnel } from './plan.ts';
+import { locate, planRequest, type Tunnel } from './plan.ts';
+import type { Refusal } from './refusal.ts';
 import { parseAuthority } from './rules.ts';
 import { type Accepted, acceptConnect, enterTunnel } from './tunnel.ts';
 import type { Wire, WireData } from './wire.ts';
@@ -24,6 +25,10 @@ async function serveRequests(
   for (;;) {
     client.deadlineAt = shared.clock() + shared.headTimeoutMs;
     const head = await readRequest(client, tunnel, shared);
+    if (client.endedFor !== null) {
+      await recordEnd(client.endedFor, tunnel, shared);
+      return;
+    }
     if (head === null) break;
     client.deadlineAt = null;
     if (head.method === 'CONNECT' && onConnect !== null) {
@@ -36,10 +41,28 @@ async function serveRequests(
   client.end();
 }
 
+/** A connection that was ended between two requests: no request's entry tells of it. */
+async function recordEnd(why: Refusal, tunnel: Tunnel | null, shared: Surroundings): Promise<void> {
+  if (!why.denied) return;
+  await shared.report({
+    ...(tunnel?.authority ?? { host: '', port: 0 }),
+    at: shared.clock(),
+    method: null,
+    path: null,
+    status: null,
+    bytesUp: 0,
+    bytesDown: 0,
+    durationMs: 0,
+    secrets: [],
+    decision: 'denied',
+    reason: why.message,
+  });
+}
+
 /** Null at the end of the connection, or when what came was no request and was refused. */
 async function readRequest(client: Wire, tunnel: Tunnel | null, shared: Surroundings): Promise<RequestHead | null> {
   try {
-    const text = await readHead(client);
+    const text = await readHead(client, shared.headBytes);
     // One empty line before a request is an old habit of clients after a body.
     return text === null ? null : parseRequestHead(text.startsWith('\r\n') ? text.slice(2) : text);
   } catch (error) {
@@ -61,7 +84,11 @@ async function serveRequest(
   try {
     const destination = locate(head, tunnel, shared.access);
     entry = { ...destination.authority, method: head.method, path: destination.target };
-    const plan = planRequest(head, destination, secretsFor(shared, destination));
+    const { host } = destination.authority;
+    shared.refuseDenied(host);
+    const passage = shared.passageTo(host, destination.secure);
+    passage.over(client);
+    const plan = planRequest(head, destination, passage);
     const outcome = await exchange(client, plan, shared.pool);
     const { failure, status } = outcome;
     await shared.report({
@@ -71,7 +98,7 @@ async function serveRequest(
       bytesUp: outcome.bytesUp,
       bytesDown: outcome.bytesDown,
       durationMs: shared.clock() - startedAt,
-      secrets: plan.used,
+      secrets: [...passage.used],
       decision: failure?.denied ? 'denied' : 'allowed',
       reason: failure?.message ?? null,
     });
@@ -92,12 +119,10 @@ async function serveRequest(
   function goOn(possible: boolean): boolean {
     const wanted = head.version === '1.1' && !wordsOf(head.headers, 'connection').includes('close');
     if (possible && !wanted) client.end();
-    return possible && wanted;
+    // A connection that was ended under the request has its entry in the ledger.
+    return possible && wanted && !client.gone;
   }
 }
-
-const secretsFor = (shared: Surroundings, { authority, secure }: Destination) =>
-  shared.secretsFor(authority.host, secure);
 
 /** What is known of a request before it has passed any rule. */
 function entryOf(head: RequestHead, tunnel: Tunnel | null): Entry {

@@ -6,8 +6,9 @@ export async function splice(
   upstream: Wire,
   counts: { up(bytes: number): void; down(bytes: number): void },
 ): Promise<void> {
-  client.onClose = () => upstream.end();
-  upstream.onClose = () => client.end();
+  // Each side's end is passed on behind the last of what it said, by `pour`.
+  client.onClose = () => {};
+  upstream.onClose = () => {};
   await Promise.all([pour(client, upstream, counts.up), pour(upstream, client, counts.down)]);
 }
 
@@ -22,5 +23,6 @@ async function pour(from: Wire, to: Wire, count: (bytes: number) => void): Promi
     count(piece.length);
     to.write(piece);
     if (to.congested) await to.drained();
+    if (to.closed) from.destroy();
   }
 }

@@ -1,8 +1,7 @@
-import type { EgressSecret } from './egress.ts';
+import type { EgressSecret, Surface } from './egress.ts';
 import type { Header, RequestHead } from './http1.ts';
 import { Refusal } from './refusal.ts';
-import { type Replacement, Replacer } from './replace.ts';
-import { matchesHost } from './rules.ts';
+import { hasDotSegment, matchesHost } from './rules.ts';
 
 /** The secrets of a run as one destination sees them. */
 export interface SecretsForHost {
@@ -10,51 +9,46 @@ export interface SecretsForHost {
   readonly eligible: readonly EgressSecret[];
   /** Their placeholders must not leave towards this destination. */
   readonly foreign: readonly EgressSecret[];
-  /** What turns the values back into placeholders in the destination's answers. */
-  readonly redactions: readonly Replacement[];
 }
 
 /** A request's head with the values in it. Texts hold bytes as latin-1, as the rest of a head does. */
 export interface SubstitutedHead {
   readonly target: string;
   readonly headers: readonly Header[];
-  /** Names of the secrets that were put in. */
-  readonly used: readonly string[];
-  /** Encoded forms that this request alone carries (Basic credentials), to be redacted in its answer. */
-  readonly echoes: readonly Replacement[];
+  /** The secrets that were put in. */
+  readonly used: readonly EgressSecret[];
 }
 
-/** A shorter value would be found by chance in answers and garble them. */
-const leastRedactedBytes = 8;
+/** A head full of placeholders of a long value would become many times as large as any head that is read. */
+const maxPutInBytes = 1024 * 1024;
+const tooMuchPutIn = new Refusal('secret_unusable', 'The values of secrets would make the headers larger than 1 MiB.');
 
 const basicCredentials = /^(basic[ \t]+)([A-Za-z0-9+/]+={0,2})$/i;
 
 export function secretsForHost(secrets: readonly EgressSecret[], host: string, secure: boolean): SecretsForHost {
-  const eligible = secure ? secrets.filter((secret) => allows(secret, host)) : [];
+  const eligible = secure ? secrets.filter((secret) => allowsHost(secret, host)) : [];
   // Two secrets may share a placeholder and differ in their hosts: one that is allowed here is enough.
   const permitted = new Set(eligible.map((secret) => secret.placeholder));
   const foreign = secrets.filter((secret) => !permitted.has(secret.placeholder));
-  return { eligible, foreign, redactions: eligible.flatMap(redactionsOf) };
+  return { eligible, foreign };
 }
 
-const allows = (secret: EgressSecret, host: string) =>
+export const allowsHost = (secret: Pick<EgressSecret, 'allowedHosts'>, host: string): boolean =>
   secret.allowedHosts.some((pattern) => matchesHost(pattern, host));
 
-/** A value comes back as it was sent, or as JSON or a URL would write it. */
-function redactionsOf(secret: EgressSecret): Replacement[] {
-  const forms = new Set([secret.value, jsonForm(secret.value), urlForm(secret.value)]);
-  return [...forms]
-    .map((form) => ({ needle: Buffer.from(form), replacement: Buffer.from(secret.placeholder) }))
-    .filter(({ needle }) => needle.length >= leastRedactedBytes);
-}
+/** Those of the secrets that are put in on a surface. */
+export const secretsOn = (secrets: readonly EgressSecret[], surface: Surface): EgressSecret[] =>
+  secrets.filter(({ surfaces }) => surfaces.includes(surface));
 
-const jsonForm = (value: string) => JSON.stringify(value).slice(1, -1);
-const urlForm = (value: string) => encodeURIComponent(value.toWellFormed());
+/** As it stands inside a JSON string. */
+export const jsonForm = (value: string): string => JSON.stringify(value).slice(1, -1);
+/** As it stands in a URL or in a form that is encoded like one. */
+export const urlForm = (value: string): string => encodeURIComponent(value.toWellFormed());
 const latin1Form = (value: string) => Buffer.from(value).toString('latin1');
 
 /** Why a placeholder may not go to this host. */
 export function foreignPlaceholder(secret: EgressSecret, host: string): Refusal {
-  if (allows(secret, host)) {
+  if (allowsHost(secret, host)) {
     return new Refusal(
       'placeholder_without_tls',
       `The placeholder of ${secret.name} was sent to ${host} without TLS. Secrets are put in over https only.`,
@@ -83,55 +77,71 @@ const percentDecoded = (text: string) =>
   text.replace(/%([0-9a-fA-F]{2})/g, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
 
 /**
- * Puts the values in: header values, Basic credentials (decoded and encoded again) and the query. The path and the
- * body stay as they are: an allowed host that publishes what it is sent would give the value away.
- * Throws `Refusal` for a value that no header can carry.
+ * Puts the values in on the surfaces of each secret: header values and Basic credentials (decoded and encoded again),
+ * the query, the path. One pass: a value is never searched for placeholders. Only the literal placeholder counts; one
+ * that the client has encoded itself leaves as it is, for it is no more than a placeholder.
+ * Throws `Refusal` for a value that cannot stand where its placeholder stood.
  */
 export function substituteHead(
   target: string,
   headers: readonly Header[],
   eligible: readonly EgressSecret[],
 ): SubstitutedHead {
-  const used = new Set<string>();
-  const echoes: Replacement[] = [];
-  const replaceIn = (text: string, form: (value: string) => string): string => {
-    let result = text;
-    for (const secret of eligible) {
-      if (!result.includes(secret.placeholder)) continue;
-      result = result.replaceAll(secret.placeholder, () => form(secret.value));
-      used.add(secret.name);
-    }
-    return result;
-  };
+  const used = new Set<EgressSecret>();
+  const budget = { left: maxPutInBytes };
+  const inHeaders = secretsOn(eligible, 'headers');
   const inHeader = (name: string, value: string): string => {
     const basic = basicCredentials.exec(value);
-    if (basic === null) return refuseBreaks(name, replaceIn(value, latin1Form));
+    if (basic === null) return refuseBreaks(name, putIn(value, inHeaders, latin1Form, used, budget));
     const [, scheme = '', encoded = ''] = basic;
     const credentials = Buffer.from(encoded, 'base64').toString('latin1');
-    const replaced = replaceIn(credentials, latin1Form);
-    if (replaced === credentials) return value;
-    const reencoded = Buffer.from(replaced, 'latin1').toString('base64');
-    echoes.push({ needle: Buffer.from(reencoded), replacement: Buffer.from(encoded) });
-    return scheme + reencoded;
+    const replaced = putIn(credentials, inHeaders, latin1Form, used, budget);
+    // Letters and digits alone may be base64 by chance: the header may hold the placeholder as it is.
+    if (replaced === credentials) return refuseBreaks(name, putIn(value, inHeaders, latin1Form, used, budget));
+    return scheme + Buffer.from(replaced, 'latin1').toString('base64');
   };
-  const queryAt = target.indexOf('?');
+  const queryAt = target.indexOf('?') < 0 ? target.length : target.indexOf('?');
+  const path = putIn(target.slice(0, queryAt), secretsOn(eligible, 'path'), urlForm, used, budget);
+  if (path !== target.slice(0, queryAt) && hasDotSegment(path)) {
+    throw new Refusal('secret_unusable', "A secret's value makes a segment `.` or `..`, so the path cannot carry it.");
+  }
   return {
-    target: queryAt < 0 ? target : target.slice(0, queryAt) + replaceIn(target.slice(queryAt), urlForm),
+    target: path + putIn(target.slice(queryAt), secretsOn(eligible, 'query'), urlForm, used, budget),
     headers: headers.map(([name, value]): Header => [name, inHeader(name, value)]),
     used: [...used],
-    echoes,
   };
+}
+
+/** Leftmost first, the longest placeholder where several begin at one place, as in a body. */
+function putIn(
+  text: string,
+  secrets: readonly EgressSecret[],
+  form: (value: string) => string,
+  used: Set<EgressSecret>,
+  budget: { left: number },
+): string {
+  const here = secrets.filter(({ placeholder }) => placeholder !== '' && text.includes(placeholder));
+  if (here.length === 0) return text;
+  let result = '';
+  for (let done = 0; ; ) {
+    let best: { at: number; secret: EgressSecret } | undefined;
+    for (const secret of here) {
+      const at = text.indexOf(secret.placeholder, done);
+      if (at < 0) continue;
+      const isLonger = at === best?.at && secret.placeholder.length > best.secret.placeholder.length;
+      if (best === undefined || at < best.at || isLonger) best = { at, secret };
+    }
+    if (best === undefined) return result + text.slice(done);
+    const written = form(best.secret.value);
+    budget.left -= written.length;
+    if (budget.left < 0) throw tooMuchPutIn;
+    used.add(best.secret);
+    result += text.slice(done, best.at) + written;
+    done = best.at + best.secret.placeholder.length;
+  }
 }
 
 function refuseBreaks(name: string, value: string): string {
   if (!/[\r\n\0]/.test(value)) return value;
   throw new Refusal('secret_unusable', `A secret's value has a line break, so the header ${name} cannot carry it.`);
-}
-
-/** The values of an answer's header lines as placeholders again. */
-export function redactText(text: string, redactions: readonly Replacement[]): string {
-  if (redactions.length === 0) return text;
-  const replacer = new Replacer(redactions);
-  const shown = replacer.push(Buffer.from(text, 'latin1'));
-  return Buffer.concat([shown, replacer.finish()]).toString('latin1');
 }

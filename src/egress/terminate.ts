@@ -101,7 +101,8 @@ export async function terminateTlsOver(
   return { wire, serverName: typeof name === 'string' && name !== '' ? name : null };
 }
 
-function duplexOf(wire: Wire): Duplex {
+/** The wire as a Node stream, for TLS of Node's over it. */
+export function duplexOf(wire: Wire): Duplex {
   let reading = false;
   const duplex = new Duplex({
     read() {

@@ -1,9 +1,9 @@
-import { malformed, mayHaveBody, refuse, type Surroundings } from './answer.ts';
+import { asRefusal, malformed, mayHaveBody, refuse, type Surroundings } from './answer.ts';
 import type { Leaf } from './authority.ts';
 import type { RequestHead } from './http1.ts';
 import { closedPort, type Tunnel } from './plan.ts';
 import type { Refusal } from './refusal.ts';
-import { type Access, type Authority, normalHost, parseAuthority } from './rules.ts';
+import { type Authority, normalHost, parseAuthority } from './rules.ts';
 import { type TerminatedTls, terminateTls, terminateTlsOver } from './terminate.ts';
 import type { Wire, WireData } from './wire.ts';
 
@@ -19,11 +19,13 @@ export interface Accepted {
 /** Where a CONNECT leads, and the certificate for TLS there; null when it was refused. */
 export async function acceptConnect(client: Wire, head: RequestHead, shared: Surroundings): Promise<Accepted | null> {
   const authority = parseAuthority(head.target, null);
-  let refusal = refusalOfConnect(head, authority, shared.access);
+  let refusal = refusalOfConnect(head, authority, shared);
   if (authority !== undefined && refusal === null) {
     // Made before the answer: TLS must be ready when the client's first byte comes.
     const leaf = await shared.certificates.leafFor(authority.host);
     if (!client.hasUnread) {
+      // From here on a change of the policies ends the connection.
+      shared.carried.toward(client, authority.host);
       client.write(established);
       await client.drained();
       return { authority, leaf };
@@ -36,11 +38,16 @@ export async function acceptConnect(client: Wire, head: RequestHead, shared: Sur
   return null;
 }
 
-function refusalOfConnect(head: RequestHead, authority: Authority | undefined, access: Access): Refusal | null {
+function refusalOfConnect(head: RequestHead, authority: Authority | undefined, shared: Surroundings): Refusal | null {
   if (authority === undefined) return malformed('the target of CONNECT is not host:port');
-  if (!access.portOpen(authority.host, authority.port)) return closedPort(authority);
+  if (!shared.access.portOpen(authority.host, authority.port)) return closedPort(authority);
   if (mayHaveBody(head)) return malformed('CONNECT has a body');
-  return null;
+  try {
+    shared.refuseDenied(authority.host);
+    return null;
+  } catch (error) {
+    return asRefusal(error);
+  }
 }
 
 /**
@@ -62,8 +69,11 @@ export async function enterTunnel(
   const tls = peeks
     ? await terminateTlsOver(raw, leaf, shared.watch)
     : await terminateTls(raw, socket, leaf, shared.watch);
-  const trouble = tlsTrouble(tls, authority);
-  if (tls !== null && trouble === null) return { wire: tls.wire, tunnel: { authority, secure: true } };
+  const trouble = raw.endedFor?.message ?? tlsTrouble(tls, authority);
+  if (tls !== null && trouble === null) {
+    shared.carried.toward(tls.wire, authority.host);
+    return { wire: tls.wire, tunnel: { authority, secure: true } };
+  }
   tls?.wire.destroy();
   raw.destroy();
   await shared.report({
@@ -76,7 +86,7 @@ export async function enterTunnel(
     bytesDown: 0,
     durationMs: 0,
     secrets: [],
-    decision: tls === null ? 'allowed' : 'denied',
+    decision: tls === null && raw.endedFor === null ? 'allowed' : 'denied',
     reason: trouble,
   });
   return null;

@@ -1,3 +1,5 @@
+import type { Refusal } from './refusal.ts';
+
 /** What a wire needs of a socket: Bun's own (plain or TLS), or an adapter with the same verbs. */
 export interface Transport {
   /** Answers how many bytes were taken; fewer than given means that `Wire.flush` will be called when there is room. */
@@ -9,7 +11,7 @@ export interface Transport {
 }
 
 /** Beyond this much unread or unsent the other side is held back: what a stalled peer can cost is bounded by it. */
-const highWaterBytes = 256 * 1024;
+const highWaterBytes = 128 * 1024;
 
 const nothing = () => {};
 
@@ -22,6 +24,13 @@ export class Wire {
   deadlineAt: number | null = null;
   /** Called once, when the peer has hung up or the wire was destroyed. */
   onClose: () => void = nothing;
+  /** Bytes that have arrived, and bytes that the socket has taken: the sweeper reads from them who is idle. */
+  bytesIn = 0;
+  bytesOut = 0;
+  /** Why we have ended the wire, where that was a limit: what the ledger says of the request under way. */
+  endedFor: Refusal | null = null;
+  /** What a forward proxy on the way wants in the head of a plain request; null for none. */
+  rewriteHead: ((head: Buffer) => Buffer) | null = null;
   readonly #transport: Transport;
   #incoming: Buffer[] = [];
   #incomingBytes = 0;
@@ -57,6 +66,11 @@ export class Wire {
   /** The peer is slower than the writer: await `drained` before writing more. */
   get congested(): boolean {
     return this.#outgoingBytes > highWaterBytes;
+  }
+
+  /** The bytes of this wire are read elsewhere, as those of the raw socket under TLS. */
+  get muted(): boolean {
+    return this.#muted;
   }
 
   /** The next piece that has arrived, of whatever size. */
@@ -97,7 +111,13 @@ export class Wire {
       return;
     }
     const taken = Math.max(0, this.#transport.write(bytes));
+    this.bytesOut += taken;
     if (taken < bytes.length) this.#queue(taken === 0 ? bytes : bytes.subarray(taken));
+  }
+
+  /** As `write`, for the head of a request to an origin. */
+  writeHead(head: Buffer): void {
+    this.write(this.rewriteHead === null ? head : this.rewriteHead(head));
   }
 
   /** Waits until the socket has taken everything, or is closed. */
@@ -132,6 +152,7 @@ export class Wire {
     if (this.#muted || this.#closed) return;
     this.#incoming.push(bytes);
     this.#incomingBytes += bytes.length;
+    this.bytesIn += bytes.length;
     if (!this.#paused && this.#incomingBytes > highWaterBytes) {
       this.#paused = true;
       this.#transport.pause();
@@ -144,6 +165,7 @@ export class Wire {
       const taken = this.#transport.write(first);
       if (taken < 0) return;
       this.#outgoingBytes -= taken;
+      this.bytesOut += taken;
       if (taken < first.length) {
         this.#outgoing[0] = first.subarray(taken);
         return;

@@ -15,6 +15,8 @@ export interface ExchangeContext {
   readonly run: GatewayRun;
   readonly recorder: Recorder;
   readonly upstreamUrl: string;
+  /** The proxy on the way there, or null. */
+  readonly proxyUrl: string | null;
   readonly cacheKey: string;
   readonly log: Log;
   readonly clock: Clock;
@@ -157,6 +159,7 @@ async function send(
       signal: leaving.signal,
       // Followed, a redirect would carry the request to a place that nobody configured.
       redirect: 'manual',
+      ...(context.proxyUrl === null ? {} : { proxy: context.proxyUrl }),
       timeout: false,
     });
   } catch (error) {

@@ -14,6 +14,8 @@ const maxSocketPathBytes = 107;
 export interface GatewayOptions {
   /** Where each provider's API is, with or without the version. */
   readonly baseUrls: Readonly<Record<ModelProvider, string>>;
+  /** The proxy through which a URL is reached, credentials included, or null for the direct way; none unless given. */
+  proxyFor?(url: string): string | null;
   readonly log: Log;
   readonly clock?: Clock;
   /** What a provider sees as the run's cache key: a keyed hash, for the id itself is nobody's business. */
@@ -75,7 +77,7 @@ async function openSession(run: GatewayRun, options: GatewayOptions, closed: () 
       const message = `This harness cannot use models of the provider ${run.provider} yet.`;
       return protocolError(400, 'unsupported_provider', message, { retry: false });
     }
-    return exchange(request, { ...context, upstreamUrl });
+    return exchange(request, { ...context, upstreamUrl, proxyUrl: options.proxyFor?.(upstreamUrl) ?? null });
   };
 
   const server = Bun.serve({

@@ -10,6 +10,8 @@ export interface GitSettings {
   readonly directory: string;
   /** PEM file whose certificates are trusted beside the system's, or null. */
   readonly extraCa: string | null;
+  /** The proxy through which a URL is reached, credentials included, or null for the direct way; none unless given. */
+  proxyFor?(url: string): string | null;
 }
 
 /** What a command may reach: one repository, with a token or without. */
@@ -67,7 +69,7 @@ export function gitCommand(settings: GitSettings): Git {
         ...surroundings(settings, program),
         ...(repository === undefined ? {} : { GIT_DIR: repository }),
         GIT_ALLOW_PROTOCOL: remote?.url.scheme ?? 'none',
-        ...configuration([...fixed, ...authorization(remote)]),
+        ...configuration([...fixed, ...authorization(remote), ...proxy(settings, remote)]),
       },
       stdin: 'ignore',
       stdout: 'pipe',
@@ -97,6 +99,7 @@ export function gitCommand(settings: GitSettings): Git {
 }
 
 const configPath = (settings: GitSettings) => path.join(settings.directory, 'config');
+const caPath = (settings: GitSettings) => path.join(settings.directory, 'ca.pem');
 
 /** Writes what git reads in place of the user's files; answers the settings that every command gets. */
 async function prepare(settings: GitSettings): Promise<string[][]> {
@@ -121,7 +124,7 @@ async function prepare(settings: GitSettings): Promise<string[][]> {
     ['protocol.version', '2'],
   ];
   if (settings.extraCa === null) return fixed;
-  const bundle = path.join(settings.directory, 'ca.pem');
+  const bundle = caPath(settings);
   await keepFile(bundle, [...getCACertificates('system'), await readFile(settings.extraCa, 'utf8')].join('\n'));
   return [...fixed, ['http.sslCAInfo', bundle]];
 }
@@ -149,6 +152,18 @@ function authorization(remote: GitRemote | undefined): string[][] {
   if (!remote || remote.token === null || remote.url.scheme === 'file') return [];
   const basic = Buffer.from(`x-access-token:${remote.token}`, 'utf8').toString('base64');
   return [[`http.${remote.url.origin}/.extraHeader`, `Authorization: Basic ${basic}`]];
+}
+
+/** Named always: without one git would look for the variables of the environment, which it is not given. */
+function proxy(settings: GitSettings, remote: GitRemote | undefined): string[][] {
+  const url = remote === undefined ? null : (settings.proxyFor?.(remote.url.cloneUrl) ?? null);
+  if (url === null) return [['http.proxy', '']];
+  return [
+    ['http.proxy', url],
+    // Else the credentials would be held back until the proxy has said which kind it likes.
+    ['http.proxyAuthMethod', 'basic'],
+    ...(settings.extraCa === null ? [] : [['http.proxySSLCAInfo', caPath(settings)]]),
+  ];
 }
 
 /** Settings in the form in which git takes them from the environment: neither arguments nor files show them. */

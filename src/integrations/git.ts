@@ -13,6 +13,8 @@ export interface GitProviderSettings {
   readonly dataDir: string;
   /** PEM file whose certificates are trusted beside the system's, or null. */
   readonly extraCa: string | null;
+  /** The proxy through which a URL is reached, credentials included, or null for the direct way; none unless given. */
+  proxyFor?(url: string): string | null;
   /** Loopback hosts for which plain `http://` will do. */
   allowsPlainHttp(host: string): boolean;
   /** How long asking an origin for its refs may take; 30 s unless given. */
@@ -33,7 +35,11 @@ export interface GitProvider extends SourceProvider {
  */
 export function gitProvider(settings: GitProviderSettings): GitProvider {
   const { dataDir, extraCa, listMs = 30_000, fetchMs = 15 * 60_000 } = settings;
-  const git = gitCommand({ directory: path.join(dataDir, 'git'), extraCa });
+  const git = gitCommand({
+    directory: path.join(dataDir, 'git'),
+    extraCa,
+    ...(settings.proxyFor ? { proxyFor: settings.proxyFor } : {}),
+  });
   const mirrors = mirrorStore(path.join(dataDir, 'mirrors'), git, fetchMs);
   const oneAtATime = turns();
 

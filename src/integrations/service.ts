@@ -1,4 +1,4 @@
-import type { EgressSecret } from '../egress/egress.ts';
+import { type EgressSecret, usualSurfaces } from '../egress/egress.ts';
 import type { Clock } from '../kernel/clock.ts';
 import { absent, invalid } from '../kernel/fault.ts';
 import { newId } from '../kernel/id.ts';
@@ -148,6 +148,7 @@ export function integrationService({ store, vault, providers: { git }, clock }: 
             placeholder: integration.credential.placeholder,
             value,
             allowedHosts: [host],
+            surfaces: usualSurfaces,
           };
           return [{ cloneUrl: repository.cloneUrl, username: 'x-access-token', secret }];
         }),

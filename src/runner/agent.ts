@@ -37,6 +37,8 @@ export interface AgentWatch {
   readonly remainingMs: number;
   /** Aborted when the run's model requests are used up. */
   readonly modelLimit: AbortSignal;
+  /** Called when the agent is told to stop: what it does with its grace must not get out. Idempotent. */
+  closeWays(): Promise<void>;
 }
 
 /**
@@ -47,7 +49,10 @@ export interface AgentWatch {
 export async function watchAgent(watch: AgentWatch): Promise<AgentEnd> {
   const { process, reader, recorder, progress, control } = watch;
   // A stop that fails shows as a process that goes on; the engine's failure itself reaches us through its stream.
-  const stop = () => void process.stop(graceMs).catch(() => {});
+  const stop = () => {
+    void watch.closeWays().catch(() => {});
+    void process.stop(graceMs).catch(() => {});
+  };
   const stopBecause = (reason: StopReason) => {
     if (progress.stopReason === null && !control.cancelled.aborted) {
       progress.stopReason = reason;

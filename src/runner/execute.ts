@@ -57,6 +57,8 @@ export async function executeTurn(needs: TurnNeeds, claim: Claim, control: TurnC
     adopted = process;
     const end = await work(needs, run, plan, turn, process, guarded);
     ending = end.ending;
+    // Before anything that takes its time: a connection must not outlive the agent.
+    await turn.ways.close();
     await finish(needs, run, turn, end.hasWorkTrees ? checkouts : []);
   } catch (error) {
     if (guarded.letGo.aborted || error instanceof Detached || error instanceof LeaseLost) {
@@ -121,6 +123,7 @@ async function work(
         progress,
         control,
         modelLimit,
+        closeWays: ways.close,
         remainingMs: endsAt - needs.clock(),
       });
     } catch (error) {

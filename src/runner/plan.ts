@@ -1,4 +1,4 @@
-import type { EgressSecret } from '../egress/egress.ts';
+import type { EgressSecret, HostPolicy } from '../egress/egress.ts';
 import type { ModelProvider } from '../gateway/gateway.ts';
 import type { Harness, HarnessId } from '../harness/harness.ts';
 import type { StoredRun } from '../runs/row.ts';
@@ -29,6 +29,11 @@ export interface PlanNeeds {
   /** Credentials of repositories: what git inside is given, and what the proxy puts in its place. */
   gitCredentials(workspaceId: string, ids: readonly string[]): Promise<(GitCredential & { secret: EgressSecret })[]>;
   secrets(workspaceId: string, ids: readonly string[]): Promise<EgressSecret[]>;
+  /**
+   * The lists of hosts that hold for the run now, each of which must allow one: the workspace's, and that of the
+   * automation's present version, not of the run's own.
+   */
+  policies(run: StoredRun): Promise<readonly HostPolicy[]>;
   /** The key that requests to the provider are made with, null when there is none. */
   modelKey(workspaceId: string, provider: ModelProvider): Promise<string | null>;
 }
@@ -42,6 +47,8 @@ export interface TurnPlan {
   readonly secrets: readonly EgressSecret[];
   /** The workspace's secrets and the credentials of git: what the proxy may put in. */
   readonly substitutions: readonly EgressSecret[];
+  /** Which hosts may be reached. */
+  readonly policies: readonly HostPolicy[];
   readonly modelKey: string;
 }
 
@@ -66,17 +73,19 @@ export async function planTurn(
   if (!reachable.includes(configuration.modelProvider)) {
     throw gone(`The provider ${configuration.modelProvider} is not available in this version. Choose openai.`);
   }
-  const [repositories, credentials, secrets, modelKey] = await Promise.all([
+  const [repositories, credentials, secrets, policies, modelKey] = await Promise.all([
     needs.repositories(run.workspaceId, configuration.repositoryIds),
     needs.gitCredentials(run.workspaceId, configuration.repositoryIds),
     needs.secrets(run.workspaceId, configuration.workspaceSecretIds),
+    needs.policies(run),
     needs.modelKey(run.workspaceId, configuration.modelProvider),
   ]);
   if (repositories.length < configuration.repositoryIds.length) {
     throw gone('A repository of the automation is not connected any more. Choose its repositories again.');
   }
-  if (secrets.length < configuration.workspaceSecretIds.length) {
-    throw gone('A secret of the automation is gone. Choose its secrets again.');
+  // A run under way was told that its secret is no more: it goes on without, also over a restart of the server.
+  if (secrets.length < configuration.workspaceSecretIds.length && !goesOn) {
+    throw gone('A secret that this run was given has been deleted. Start a new run, or choose other secrets.');
   }
   if (modelKey === null) {
     throw new TurnFailure(
@@ -91,8 +100,26 @@ export async function planTurn(
     gitCredentials: credentials.map(({ cloneUrl, username, placeholder }) => ({ cloneUrl, username, placeholder })),
     secrets,
     substitutions: [...secrets, ...credentials.map(({ secret }) => secret)],
+    policies: withRepositories(policies, repositories),
     modelKey,
   };
+}
+
+/**
+ * The lists with the hosts of the run's own repositories among those that a closed list allows: whoever chose the
+ * repositories wants them fetched from and pushed to. An open list that names one of them keeps it out.
+ */
+export function withRepositories(
+  policies: readonly HostPolicy[],
+  repositories: readonly Pick<RunRepository, 'cloneUrl'>[],
+): HostPolicy[] {
+  const own = repositories.flatMap(({ cloneUrl }) => {
+    const url = URL.parse(cloneUrl);
+    return url?.protocol === 'https:' || url?.protocol === 'http:' ? [url.hostname.replace(/^\[|\]$/g, '')] : [];
+  });
+  return policies.map((policy) =>
+    policy.default === 'deny' ? { default: 'deny', hosts: [...new Set([...policy.hosts, ...own])] } : policy,
+  );
 }
 
 const gone = (message: string) => new TurnFailure('configuration_unavailable', message);

@@ -13,14 +13,13 @@ const leastLength = 4;
  * writes it and as an address does, at any depth of a value.
  */
 export function scrubber(hidden: readonly Hidden[]) {
-  const pairs = hidden
-    .filter(({ value }) => value.length >= leastLength)
-    .flatMap(({ value, placeholder }) => {
-      const forms = new Set([value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value.toWellFormed())]);
-      return [...forms].map((form) => ({ value: form, placeholder }));
-    })
-    // The longest first, so that a value that holds another one is hidden whole.
-    .sort((a, b) => b.value.length - a.value.length);
+  let pairs = sorted(hidden.flatMap(formsOf));
+
+  /** Hides more values from now on; those that are hidden already stay so. */
+  function learn(more: readonly Hidden[]): void {
+    const known = new Set(pairs.map(({ value }) => value));
+    pairs = sorted([...pairs, ...more.flatMap(formsOf).filter(({ value }) => !known.has(value))]);
+  }
 
   const text = (given: string): string =>
     pairs.reduce((shown, { value, placeholder }) => shown.replaceAll(value, () => placeholder), given);
@@ -35,6 +34,15 @@ export function scrubber(hidden: readonly Hidden[]) {
     return given;
   }
 
-  return { text, deep };
+  return { text, deep, learn };
 }
 export type Scrubber = ReturnType<typeof scrubber>;
+
+function formsOf({ value, placeholder }: Hidden): Hidden[] {
+  if (value.length < leastLength) return [];
+  const forms = new Set([value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value.toWellFormed())]);
+  return [...forms].map((form) => ({ value: form, placeholder }));
+}
+
+/** The longest first, so that a value that holds another one is hidden whole. */
+const sorted = (pairs: readonly Hidden[]): Hidden[] => pairs.toSorted((a, b) => b.value.length - a.value.length);

@@ -49,6 +49,10 @@ export async function openTurn(
     await recorder.close();
     throw error;
   });
+  // Nothing more goes out of a cancelled run, though its agent has a while to end. The end of the turn tells failures.
+  const cut = () => void ways.close().catch(() => {});
+  if (control.cancelled.aborted) cut();
+  else control.cancelled.addEventListener('abort', cut, { once: true });
   let closing: Promise<void> | null = null;
   return {
     recorder,

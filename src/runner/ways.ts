@@ -4,6 +4,7 @@ import type { Gateway, GatewayRecord, ModelProvider, ModelRequestOutcome } from 
 import type { Clock } from '../kernel/clock.ts';
 import type { StoredRun } from '../runs/row.ts';
 import type { NewRunEvent } from '../runs/schema.ts';
+import { type ChangeNeeds, followChanges } from './changes.ts';
 import type { Doors } from './doors.ts';
 import type { TurnPlan } from './plan.ts';
 import type { Recorder } from './recorder.ts';
@@ -12,7 +13,7 @@ import type { Scrubber } from './scrub.ts';
 /** A sandbox that knocks on closed doors without end is shown in the transcript this often, then only in the ledger. */
 const mostDenialsShown = 50;
 
-export interface WayNeeds {
+export interface WayNeeds extends ChangeNeeds {
   readonly egress: Egress;
   readonly gateway: Gateway;
   readonly doors: Doors;
@@ -38,11 +39,17 @@ export interface Ways {
   readonly socketDirectory: string;
   /** What the gateway saw in this turn since the ways were opened. */
   model(): GatewayRecord;
-  /** Ends every connection; whatever was still to be written about requests is written when it resolves. */
+  /**
+   * Ends every connection at once; whatever was still to be written about requests is written when it resolves.
+   * Idempotent.
+   */
   close(): Promise<void>;
 }
 
-/** Opens both sockets, so that they listen before the sandbox starts, and writes down what goes through them. */
+/**
+ * Opens both sockets, so that they listen before the sandbox starts, and writes down what goes through them. What may
+ * be sent and reached follows the workspace until the ways are closed.
+ */
 export async function openWays(
   needs: WayNeeds,
   run: StoredRun,
@@ -58,6 +65,7 @@ export async function openWays(
     runId: run.id,
     socketPath: path.join(socketDirectory, 'proxy.sock'),
     secrets: plan.substitutions,
+    policies: plan.policies,
     onRequest(request) {
       if (request.decision === 'denied') {
         denials += 1;
@@ -66,7 +74,10 @@ export async function openWays(
       return needs.ledger.record(run.id, run.turn, withoutValues(request, scrub.text));
     },
   });
+  const following = followChanges(needs, run, plan, door, scrub);
   try {
+    // What was changed since the plan was made.
+    await following.look();
     const session = await needs.gateway.open({
       runId: run.id,
       socketPath: path.join(socketDirectory, 'gateway.sock'),
@@ -89,14 +100,18 @@ export async function openWays(
       },
       onLimit: onModelLimit,
     });
+    let closing: Promise<void> | null = null;
     return {
       socketDirectory,
       model: () => session.record(),
-      async close() {
-        await Promise.all([session.close(), door.close()]);
+      close() {
+        following.stop();
+        closing ??= Promise.all([door.close(), session.close()]).then(() => {});
+        return closing;
       },
     };
   } catch (error) {
+    following.stop();
     await door.close();
     throw error;
   }

@@ -9,11 +9,16 @@ export interface Live {
   /** Calls `listener` when something waits in the queue or is to be cancelled. */
   onWork(listener: () => void): () => void;
   announceWork(): void;
+  /** Calls `listener` when secrets or lists of hosts of the workspace have changed. It must not reject. */
+  onEgress(workspaceId: string, listener: () => Promise<void>): () => void;
+  /** Resolves when every run under way here goes by the change. */
+  announceEgress(workspaceId: string): Promise<void>;
 }
 
 export function createLive(): Live {
   const byRun = new Map<string, Set<() => void>>();
   const workers = new Set<() => void>();
+  const byWorkspace = new Map<string, Set<() => Promise<void>>>();
   return {
     onEvents(runId, listener) {
       const listeners = byRun.get(runId) ?? new Set();
@@ -32,6 +37,17 @@ export function createLive(): Live {
     },
     announceWork() {
       for (const listener of workers) listener();
+    },
+    onEgress(workspaceId, listener) {
+      const listeners = byWorkspace.get(workspaceId) ?? new Set();
+      byWorkspace.set(workspaceId, listeners.add(listener));
+      return () => {
+        listeners.delete(listener);
+        if (listeners.size === 0 && byWorkspace.get(workspaceId) === listeners) byWorkspace.delete(workspaceId);
+      };
+    },
+    async announceEgress(workspaceId) {
+      await Promise.all([...(byWorkspace.get(workspaceId) ?? [])].map((listener) => listener()));
     },
   };
 }

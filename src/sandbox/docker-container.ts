@@ -1,3 +1,4 @@
+import path from 'node:path';
 import type Docker from 'dockerode';
 import { agentUid } from './docker-files.ts';
 import type { SandboxSpec } from './sandbox.ts';
@@ -45,9 +46,16 @@ const temporary = {
   '/run/slipway': `rw,noexec,nosuid,nodev,size=${4 * mebibyte},mode=0755,uid=${agentUid},gid=${agentUid}`,
 };
 
+/** A named volume that holds the sockets of all doors, and where the server has it mounted. */
+export interface DoorVolume {
+  readonly name: string;
+  readonly path: string;
+}
+
 export interface Place {
   readonly installation: string;
   readonly image: string;
+  readonly doorVolume: DoorVolume | null;
 }
 
 const labels = ({ installation }: Place, runId: string, turn: number, role: Role) => ({
@@ -66,10 +74,14 @@ const volumes = ({ installation }: Place, runId: string): string[] => [
  * The door owns the network namespace, which has a loopback interface and nothing else, and leads two ports of it to
  * the run's sockets. A connection that finds no listener waits for a minute: the server may be restarting. It runs as
  * the server's own user, whom the directory of the sockets belongs to, without any capability.
+ *
+ * On a volume the door sees the sockets of other runs beside its own, for engines before 26 mount a volume whole. It
+ * runs nothing but this command, and the agent, who shares its network alone, sees none of it.
  */
 export function doorContainer(place: Place, spec: SandboxSpec): Docker.ContainerCreateOptions {
+  const sockets = socketsOf(place, spec.socketDirectory);
   const lead = (port: number, socket: string) =>
-    `socat -b 65536 -t 600 TCP4-LISTEN:${port},bind=127.0.0.1,fork,reuseaddr,backlog=512 UNIX-CONNECT:/door/${socket},retry=120,interval=0.5`;
+    `socat -b 65536 -t 600 TCP4-LISTEN:${port},bind=127.0.0.1,fork,reuseaddr,backlog=512 UNIX-CONNECT:${sockets.directory}/${socket},retry=120,interval=0.5`;
   return {
     name: containerName(place.installation, spec.runId, spec.turn, 'door'),
     Image: place.image,
@@ -82,11 +94,20 @@ export function doorContainer(place: Place, spec: SandboxSpec): Docker.Container
       ...confined,
       NetworkMode: 'none',
       Dns: noNameServer,
-      Binds: [`${spec.socketDirectory}:/door:ro`],
+      Binds: [`${sockets.source}:/door:ro`],
       Memory: 256 * mebibyte,
       MemorySwap: 256 * mebibyte,
       PidsLimit: 1200,
     },
+  };
+}
+
+/** What the door mounts, and where in it the run's own sockets are. */
+function socketsOf({ doorVolume }: Place, socketDirectory: string): { source: string; directory: string } {
+  if (doorVolume === null) return { source: socketDirectory, directory: '/door' };
+  return {
+    source: doorVolume.name,
+    directory: path.posix.join('/door', path.relative(doorVolume.path, socketDirectory)),
   };
 }
 

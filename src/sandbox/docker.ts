@@ -1,9 +1,11 @@
 import type Docker from 'dockerode';
 import type { Log } from '../kernel/log.ts';
+import { checkRunId, lookInside } from './docker-check.ts';
 import {
   agentContainer,
   caFile,
   containerName,
+  type DoorVolume,
   doorContainer,
   inspectContainer,
   labelOf,
@@ -31,6 +33,8 @@ export interface DockerSandboxOptions {
   readonly image: string;
   /** Tells the containers of several installations on one engine apart. */
   readonly installation: string;
+  /** Where the sockets of the doors are when the server is itself in a container; null on the engine's machine. */
+  readonly doorVolume?: DoorVolume | null;
   readonly log: Log;
   /** What one turn may print, `maxOutputBytes` of the port unless a test says less. */
   readonly maxOutputBytes?: number;
@@ -40,6 +44,7 @@ export interface DockerSandboxOptions {
 export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
   const { installation, log } = options;
   const engine = openEngine(options.dockerHost);
+  const place = { installation, image: options.image, doorVolume: options.doorVolume ?? null };
 
   /** Runs engine calls one after another and logs what the engine says when it refuses: callers get a sentence. */
   async function withEngine<T>(what: string, work: (docker: Docker) => Promise<T>): Promise<T> {
@@ -121,7 +126,6 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
 
   async function start(spec: SandboxSpec): Promise<SandboxProcess> {
     return withEngine('start', async (docker) => {
-      const place = { installation, image: options.image };
       try {
         const [door] = await Promise.all([create(docker, doorContainer(place, spec)), makeVolumes(docker, spec.runId)]);
         const opening = ask(door.start());
@@ -169,7 +173,6 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
 
   async function inspect(task: InspectTask): Promise<InspectResult> {
     return withEngine('inspect', async (docker) => {
-      const place = { installation, image: options.image };
       const container = await ask(docker.createContainer(inspectContainer(place, task.runId, task)));
       try {
         const output = await ask(container.attach({ stream: true, stdout: true, stderr: false }));
@@ -209,6 +212,12 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       }
     },
 
+    async lookInside(look) {
+      const networks = await withEngine('networks', (docker) => ask(docker.listNetworks()));
+      const gateways = networks.flatMap(({ IPAM }) => (IPAM?.Config ?? []).flatMap(gatewayOf));
+      return lookInside({ start, discard }, look, { gateways });
+    },
+
     async hasVolumes(runId) {
       return withEngine('volumes', async (docker) => {
         const { Volumes } = await ask(
@@ -228,7 +237,8 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
         ]);
         const found = new Map<string, Leftover>();
         const note = (runId: string | undefined, what: Partial<Leftover>) => {
-          if (runId === undefined) return;
+          // A look inside removes its own, or the next one does.
+          if (runId === undefined || runId === checkRunId) return;
           const known = found.get(runId) ?? { runId, hasContainers: false, hasVolumes: false };
           found.set(runId, { ...known, ...what });
         };
@@ -240,6 +250,13 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
 
     async close() {},
   };
+}
+
+/** The engine's own address in a network: where it is not told, the first one, which is what engines take. */
+function gatewayOf({ Gateway, Subnet }: { Gateway?: string | undefined; Subnet?: string | undefined }): string[] {
+  if (Gateway) return [Gateway];
+  const first = /^(\d+\.\d+\.\d+\.)(\d+)\//.exec(Subnet ?? '');
+  return first ? [`${first[1]}${Number(first[2]) + 1}`] : [];
 }
 
 /** Reads a command's output to its end and keeps the beginning. */

@@ -102,6 +102,10 @@ export function dummySandbox(world: DummyWorld): Sandbox {
 
   return {
     start,
+    /** Its programs are scripts: there is no network that they could have. */
+    async lookInside() {
+      return [{ kind: 'network', what: 'a network', target: null, outcome: 'none', ok: true }];
+    },
     async check() {
       if (world.engineDown) return { ok: false, reason: 'The sandbox engine does not answer; start it' };
       if (world.imageMissing) {

@@ -22,6 +22,11 @@
 export interface Sandbox {
   /** Whether runs can be started now, and if not why, in one sentence that says what to do. */
   check(): Promise<SandboxHealth>;
+  /**
+   * Makes a sandbox as for an agent, tries from inside what must not be possible, and what must, and removes it. Both
+   * sockets of the directory are made here. At least one attempt.
+   */
+  lookInside(look: LookInside): Promise<readonly Attempt[]>;
   start(spec: SandboxSpec): Promise<SandboxProcess>;
   /** Undefined when the turn has no container, or one that was made but never started. */
   adopt(runId: string, turn: number): Promise<SandboxProcess | undefined>;
@@ -38,6 +43,21 @@ export interface Sandbox {
 export type SandboxHealth =
   | { readonly ok: true; readonly engine: string }
   | { readonly ok: false; readonly reason: string };
+
+export type LookInside = Pick<SandboxSpec, 'socketDirectory' | 'limits'>;
+
+/** One thing that was tried from inside a sandbox. */
+export interface Attempt {
+  /** What it was to show: no network, the door to the server, the agent's user, or that the means of trying work. */
+  readonly kind: 'network' | 'door' | 'user' | 'means';
+  /** What was looked for, without any address: callers may be told. */
+  readonly what: string;
+  /** The address or name, for whoever runs the server; null where there is none. */
+  readonly target: string | null;
+  /** What came of it, in a few words, for whoever runs the server. */
+  readonly outcome: string;
+  readonly ok: boolean;
+}
 
 export interface SandboxSpec {
   readonly runId: string;

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { surfaces, usualSurfaces } from '../egress/egress.ts';
 
 const hostPattern = /^(?:\*\.)?[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?)*$/;
 
@@ -53,24 +54,55 @@ const AllowedHost = z
     'Must be a host name in lower case without scheme, path or port; a leading *. matches subdomains',
   );
 
-const AllowedHosts = z
-  .array(AllowedHost)
-  .min(1, 'Must name at least one host')
-  .max(20, { error: 'Must name at most 20 hosts', abort: true })
-  .superRefine((hosts, context) => {
-    for (const [place, host] of hosts.entries()) {
-      if (hosts.indexOf(host) < place) context.addIssue({ code: 'custom', path: [place], message: 'Is listed twice' });
-    }
+/** Names the later of two equal items. */
+function refuseDoubles(items: readonly string[], context: z.core.$RefinementCtx): void {
+  for (const [place, item] of items.entries()) {
+    if (items.indexOf(item) < place) context.addIssue({ code: 'custom', path: [place], message: 'Is listed twice' });
+  }
+}
+
+/** A list of hosts without doubles, each an exact name or address, or `*.` and a name. */
+export const hostList = (least: 0 | 1, most: number) =>
+  z
+    .array(AllowedHost)
+    .min(least, 'Must name at least one host')
+    .max(most, { error: `Must name at most ${most} hosts`, abort: true })
+    .superRefine(refuseDoubles);
+
+const AllowedHosts = hostList(1, 20);
+
+const Surfaces = z
+  .array(z.enum(surfaces))
+  .min(1, 'Must name at least one surface')
+  .superRefine(refuseDoubles)
+  .meta({
+    description:
+      'Where in a request the placeholder is replaced: header values (Basic credentials included), the query string, ' +
+      'the path, the body, text frames of a WebSocket. Anywhere else it is sent as it is.',
   });
 
-export const NewSecret = z.object({ name: SecretName, value: SecretValue, allowedHosts: AllowedHosts });
+export const NewSecret = z.object({
+  name: SecretName,
+  value: SecretValue,
+  allowedHosts: AllowedHosts,
+  surfaces: Surfaces.default([...usualSurfaces]),
+});
 export type NewSecret = z.output<typeof NewSecret>;
+
+/** Each field sent replaces the present one. The name and the placeholder stay, so that open runs go on. */
+export const SecretPatch = z.object({
+  value: SecretValue.optional(),
+  allowedHosts: AllowedHosts.optional(),
+  surfaces: Surfaces.optional(),
+});
+export type SecretPatch = z.output<typeof SecretPatch>;
 
 /** A workspace secret as it may be shown: the value is never among its fields. */
 export const Secret = z.object({
   id: z.guid(),
   name: z.string().meta({ description: 'The environment variable that holds a placeholder in sandboxes' }),
   allowedHosts: z.array(z.string()),
+  surfaces: z.array(z.enum(surfaces)).meta({ description: 'Where in a request the placeholder is replaced' }),
   createdAt: z.iso.datetime(),
 });
 export type Secret = z.infer<typeof Secret>;

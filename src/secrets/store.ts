@@ -1,4 +1,5 @@
-import type { Database } from '../db/database.ts';
+import type { Database, Transaction } from '../db/database.ts';
+import type { Surface } from '../egress/egress.ts';
 
 /** A secret as it is stored, but for the sealed value. */
 export interface StoredSecret {
@@ -7,6 +8,7 @@ export interface StoredSecret {
   readonly name: string;
   readonly placeholder: string;
   readonly allowedHosts: readonly string[];
+  readonly surfaces: readonly Surface[];
   readonly createdAt: number;
 }
 
@@ -16,10 +18,18 @@ interface Row {
   name: string;
   placeholder: string;
   allowed_hosts: string;
+  surfaces: string;
   created_at: number;
 }
 
-const columns = 'id, workspace_id, name, placeholder, allowed_hosts, created_at';
+/** What a change puts in the place of what is there; each is left as it is when not given. */
+export interface SecretChange {
+  readonly sealedValue?: string;
+  readonly allowedHosts?: readonly string[];
+  readonly surfaces?: readonly Surface[];
+}
+
+const columns = 'id, workspace_id, name, placeholder, allowed_hosts, surfaces, created_at';
 
 export function secretStore(database: Database) {
   return {
@@ -27,18 +37,60 @@ export function secretStore(database: Database) {
     async insert(secret: StoredSecret, sealedValue: string): Promise<boolean> {
       const added = await database.write((tx) =>
         tx.run(
-          `INSERT INTO secrets (${columns}, sealed_value) VALUES (?, ?, ?, ?, ?, ?, ?)
+          `INSERT INTO secrets (${columns}, sealed_value) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
            ON CONFLICT (workspace_id, name) DO NOTHING`,
           secret.id,
           secret.workspaceId,
           secret.name,
           secret.placeholder,
           JSON.stringify(secret.allowedHosts),
+          JSON.stringify(secret.surfaces),
           secret.createdAt,
           sealedValue,
         ),
       );
       return added === 1;
+    },
+
+    async find(workspaceId: string, id: string): Promise<StoredSecret | undefined> {
+      const row = await database.one<Row>(
+        `SELECT ${columns} FROM secrets WHERE id = ? AND workspace_id = ?`,
+        id,
+        workspaceId,
+      );
+      return row && fromRow(row);
+    },
+
+    /** The secret as the change leaves it; undefined when the workspace has none of that id. */
+    async update(workspaceId: string, id: string, change: SecretChange): Promise<StoredSecret | undefined> {
+      const { sealedValue, allowedHosts, surfaces } = change;
+      const row = await database.write((tx) =>
+        tx.one<Row>(
+          `UPDATE secrets SET sealed_value = COALESCE(?, sealed_value), allowed_hosts = COALESCE(?, allowed_hosts),
+             surfaces = COALESCE(?, surfaces)
+           WHERE id = ? AND workspace_id = ? RETURNING ${columns}`,
+          sealedValue ?? null,
+          allowedHosts === undefined ? null : JSON.stringify(allowedHosts),
+          surfaces === undefined ? null : JSON.stringify(surfaces),
+          id,
+          workspaceId,
+        ),
+      );
+      return row && fromRow(row);
+    },
+
+    /**
+     * Removes a secret after `first`, in one transaction: what that throws keeps it. False when the workspace has
+     * none of that id, and then `first` is not called.
+     */
+    async remove(workspaceId: string, id: string, first: (tx: Transaction) => Promise<void>): Promise<boolean> {
+      return database.write(async (tx) => {
+        const there = await tx.one('SELECT id FROM secrets WHERE id = ? AND workspace_id = ?', id, workspaceId);
+        if (there === undefined) return false;
+        await first(tx);
+        await tx.run('DELETE FROM secrets WHERE id = ? AND workspace_id = ?', id, workspaceId);
+        return true;
+      });
     },
 
     /** Newest first; ids sort by time, so they decide within one millisecond. */
@@ -86,5 +138,6 @@ const fromRow = (row: Row): StoredSecret => ({
   name: row.name,
   placeholder: row.placeholder,
   allowedHosts: JSON.parse(row.allowed_hosts) as string[],
+  surfaces: JSON.parse(row.surfaces) as Surface[],
   createdAt: row.created_at,
 });

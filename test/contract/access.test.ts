@@ -137,6 +137,7 @@ describe('a workspace key', () => {
       createdAt: '2026-01-01T00:00:00.000Z',
       apiKeyId: principal.tokenId,
       capabilities: ['automations'],
+      egress: { default: 'allow', hosts: [] },
       member: { userId: principal.userId, name: 'ada', email: 'ada@example.com', role: 'owner' },
     });
   });

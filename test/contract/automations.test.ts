@@ -131,6 +131,7 @@ describe('creating an automation', () => {
         maxOutputTokensPerRequest: 32_000,
         maxRuntimeSeconds: 1800,
         toolPolicy: 'full',
+        egress: { default: 'allow', hosts: [] },
       },
     });
     expect(await at.call('GET', `/automations/${created.id}`)).toEqual({ status: 200, body: { automation: created } });
@@ -152,6 +153,7 @@ describe('creating an automation', () => {
       maxOutputTokensPerRequest: 256,
       maxRuntimeSeconds: 60,
       toolPolicy: 'full',
+      egress: { default: 'deny', hosts: ['*.example.com', '10.0.0.1'] },
     };
     const created = await at.create({
       name: ' Triage ',

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'bun:test';
+import { usualSurfaces } from '../../src/egress/egress.ts';
 import { createServer } from '../../src/http/server.ts';
 import { gitProvider } from '../../src/integrations/git.ts';
 import { integrationOperations } from '../../src/integrations/operations.ts';
@@ -198,6 +199,7 @@ describe('a token', () => {
         placeholder: expect.stringMatching(/^ghp_/),
         value: token,
         allowedHosts: ['git.example.com'],
+        surfaces: usualSurfaces,
       },
     });
     expect(credential?.secret.placeholder).toContain(vault.marker);

@@ -1,13 +1,19 @@
 import { describe, expect, test } from 'bun:test';
 import { newId } from '../../src/kernel/id.ts';
 import { secretOperations } from '../../src/secrets/operations.ts';
+import type { NewSecret } from '../../src/secrets/schema.ts';
 import { secretService } from '../../src/secrets/service.ts';
 import { secretStore } from '../../src/secrets/store.ts';
 import { vaultOf } from '../../src/secrets/vault.ts';
 import { testDatabase } from '../support/database.ts';
 
 const vault = vaultOf(new Uint8Array(32).fill(1));
-const token = { name: 'GH_TOKEN', value: 'ghp_0123456789abcdefghijklmnopqrstuvwxyz', allowedHosts: ['api.github.com'] };
+const token: NewSecret = {
+  name: 'GH_TOKEN',
+  value: 'ghp_0123456789abcdefghijklmnopqrstuvwxyz',
+  allowedHosts: ['api.github.com'],
+  surfaces: ['headers', 'query'],
+};
 
 /** A database with one workspace, the service on it, and a clock that the test turns. */
 async function secrets() {
@@ -31,6 +37,7 @@ describe('a workspace secret', () => {
       id: expect.stringMatching(/^[0-9a-f-]{36}$/),
       name: 'GH_TOKEN',
       allowedHosts: ['api.github.com'],
+      surfaces: ['headers', 'query'],
       createdAt: '2026-01-01T00:00:00.000Z',
     });
     expect(await at.service.list(at.workspaceId)).toEqual([secret]);
@@ -122,14 +129,17 @@ describe('for a run', () => {
 
 test('the operations are those of the interface, and their answers carry no value', async () => {
   await using at = await secrets();
-  const [list, create] = secretOperations({ service: at.service });
-  expect([list, create].map((each) => [each?.id, each?.method, each?.path, each?.status])).toEqual([
+  const operations = secretOperations({ service: at.service });
+  expect(operations.map((each) => [each?.id, each?.method, each?.path, each?.status])).toEqual([
     ['list_secrets', 'GET', '/secrets', 200],
     ['create_secret', 'POST', '/secrets', 201],
+    ['update_secret', 'PATCH', '/secrets/:secretId', 200],
+    ['delete_secret', 'DELETE', '/secrets/:secretId', 200],
   ]);
   const secret = await at.service.create(at.workspaceId, token);
-  for (const output of [list?.output, create?.output]) {
-    const answer = output?.parse({ secrets: [{ ...secret, value: 'LEAK' }], secret: { ...secret, value: 'LEAK' } });
+  for (const { output } of operations) {
+    const leaking = { ...secret, value: 'LEAK' };
+    const answer = output.parse({ secrets: [leaking], secret: leaking, deleted: true });
     expect(JSON.stringify(answer)).not.toContain('LEAK');
   }
 });

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'bun:test';
 import { chmod, mkdtemp, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { connectProxy } from '../support/connect-proxy.ts';
 import {
   completed,
   event,
@@ -16,6 +17,28 @@ import {
 const ask = { model: 'the-harness-wants-this', input: 'hello', stream: true, store: false };
 
 describe('what leaves', () => {
+  test('goes through the proxy of the server, which is given its own credentials and not the key for itself', async () => {
+    await using upstream = startUpstream(() => eventStream(completed));
+    const authorization = `Basic ${Buffer.from('me:x@y').toString('base64')}`;
+    await using proxy = await connectProxy({
+      portOf: (target) => (target === 'model.test:80' ? Number(new URL(upstream.url).port) : undefined),
+      authorization,
+    });
+    const asked: string[] = [];
+    await using gateway = await openTestGateway('http://model.test/v1', {
+      proxyFor(url) {
+        asked.push(url);
+        return proxy.url.replace('://', '://me:x%40y@');
+      },
+    });
+    const answer = await gateway.post(ask);
+    expect(await answer.text()).toContain('response.completed');
+    expect(asked).toEqual(['http://model.test/v1/responses']);
+    expect(proxy.asked).toEqual(['POST http://model.test/v1/responses']);
+    expect(proxy.credentials).toEqual([authorization]);
+    expect(upstream.seen[0]?.headers.get('authorization')).toBe(`Bearer ${realKey}`);
+  });
+
   test('carries the real key, the run’s model, its cap and its cache key, and nothing of the sandbox’s own', async () => {
     await using upstream = startUpstream(() => eventStream(completed));
     await using gateway = await openTestGateway(upstream.url);

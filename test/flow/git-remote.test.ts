@@ -4,6 +4,7 @@ import path from 'node:path';
 import { type GitProviderSettings, gitProvider } from '../../src/integrations/git.ts';
 import { RepositoryUnavailable } from '../../src/integrations/provider.ts';
 import { plainHttpHosts } from '../../src/integrations/url.ts';
+import { connectProxy } from '../support/connect-proxy.ts';
 import { localRepository, temporaryDirectory } from '../support/git.ts';
 import { gitServer } from '../support/gitserver.ts';
 
@@ -196,4 +197,45 @@ test('a plain http URL that the settings do not allow is not asked at all', asyn
   await expect(at.git.discover(`${server.origin}/demo`, token)).rejects.toMatchObject({ kind: 'invalid' });
   expect(await failureOf(at.git.checkout(sourceAt(server.origin), token))).toBeInstanceOf(RepositoryUnavailable);
   expect(server.seen).toEqual([]);
+});
+
+describe("the proxy of the server's own network", () => {
+  test('is used with its credentials, which stay out of arguments, files and failures', async () => {
+    const credentials = 'me:hush%40hush';
+    await using origin = await localRepository();
+    const commit = await origin.commit({ a: '1' });
+    await using server = gitServer({ root: path.dirname(origin.path) });
+    const authorization = `Basic ${Buffer.from('me:hush@hush').toString('base64')}`;
+    await using proxy = await connectProxy({
+      portOf: (target) => (target === 'git.test:80' ? Number(new URL(server.origin).port) : undefined),
+      authorization,
+    });
+    const asked: string[] = [];
+    await using at = await provider({
+      allowsPlainHttp: () => true,
+      proxyFor(url) {
+        asked.push(url);
+        return proxy.url.replace('://', `://${credentials}@`);
+      },
+    });
+    const checkout = await at.git.checkout(sourceAt('http://git.test'), null);
+    expect(checkout.commit).toBe(commit);
+    expect(new Set(asked)).toEqual(new Set(['http://git.test/demo']));
+    expect(proxy.asked.length).toBeGreaterThan(1);
+    expect(new Set(proxy.credentials)).toEqual(new Set([authorization]));
+    const files = await readdir(at.dataDir, { recursive: true, withFileTypes: true });
+    for (const file of files.filter((entry) => entry.isFile())) {
+      expect((await readFile(path.join(file.parentPath, file.name))).includes('hush')).toBe(false);
+    }
+    const failure = await failureOf(at.git.checkout(sourceAt('http://elsewhere.test'), null));
+    expect(String(failure)).not.toContain('hush');
+  });
+
+  test('is passed by where there is none for the URL', async () => {
+    await using at = await provider({ proxyFor: () => null });
+    await using origin = await localRepository();
+    const commit = await origin.commit({ a: '1' });
+    await using server = gitServer({ root: path.dirname(origin.path) });
+    expect((await at.git.checkout(sourceAt(server.origin), null)).commit).toBe(commit);
+  });
 });

@@ -4,7 +4,7 @@ import path from 'node:path';
 import { type Data, openData } from '../../src/cli/data.ts';
 import { compose, type Overrides, type Service } from '../../src/compose.ts';
 import { type Config, readConfig } from '../../src/config.ts';
-import { systemResolve } from '../../src/egress/dial.ts';
+import { systemResolve } from '../../src/egress/resolve.ts';
 import { jsonLog } from '../../src/kernel/log.ts';
 import type { Run } from '../../src/runs/schema.ts';
 import { type ManagementApi, managementApi } from './docker-api.ts';

@@ -23,10 +23,10 @@ export interface TestGateway extends AsyncDisposable {
 /** A gateway in front of `baseUrl` with one open session and a counter in memory. */
 export async function openTestGateway(
   baseUrl: string,
-  changes: Partial<GatewayRun> & { limit?: number; log?: Log } = {},
+  changes: Partial<GatewayRun> & { limit?: number; log?: Log; proxyFor?: (url: string) => string | null } = {},
 ): Promise<TestGateway> {
   const directory = await mkdtemp(path.join(tmpdir(), 'slipway-gw-'));
-  const { limit = 100, log = silentLog, ...run } = changes;
+  const { limit = 100, log = silentLog, proxyFor, ...run } = changes;
   const socketPath = run.socketPath ?? path.join(directory, 'gateway.sock');
   const settlements: { id: string; outcome: ModelRequestOutcome }[] = [];
   const limitsHit: string[] = [];
@@ -35,6 +35,7 @@ export async function openTestGateway(
   const gateway = createGateway({
     baseUrls: { openai: baseUrl } as Record<ModelProvider, string>,
     log,
+    ...(proxyFor ? { proxyFor } : {}),
     cacheKey: () => 'keyed-hash',
   });
   const opening = gateway.open({

@@ -16,6 +16,7 @@ export function mortal(sandbox: Sandbox, life: { readonly ended: boolean }): San
   });
   return {
     check: alive(sandbox.check),
+    lookInside: alive(sandbox.lookInside),
     start: alive(async (spec) => handle(await sandbox.start(spec))),
     adopt: alive(async (runId, turn) => {
       const process = await sandbox.adopt(runId, turn);

@@ -6,8 +6,15 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { connect as connectTls, type TLSSocket } from 'node:tls';
 import { openAuthority } from '../../src/egress/authority.ts';
-import type { EgressRequest, EgressSecret } from '../../src/egress/egress.ts';
-import { createEgress, type EgressLimits } from '../../src/egress/proxy.ts';
+import {
+  type EgressDoor,
+  type EgressRequest,
+  type EgressSecret,
+  type HostPolicy,
+  usualSurfaces,
+} from '../../src/egress/egress.ts';
+import type { EgressLimits } from '../../src/egress/limits.ts';
+import { createEgress } from '../../src/egress/proxy.ts';
 import { silentLog } from '../../src/kernel/log.ts';
 
 export type Handler = (request: IncomingMessage, response: ServerResponse) => void;
@@ -38,6 +45,8 @@ export interface Rig extends AsyncDisposable {
   readonly resolved: Map<string, number>;
   /** Connections that origins have accepted, all together. */
   readonly accepted: () => number;
+  /** Changes what holds for the run, as its owner does. */
+  readonly update: EgressDoor['update'];
   closeDoor(): Promise<void>;
   /** Resolves with the ledger's entries once there are `count` of them. */
   recorded(count: number): Promise<EgressRequest[]>;
@@ -56,9 +65,12 @@ export interface Rig extends AsyncDisposable {
 export async function openRig(options: {
   origins: readonly OriginSpec[];
   secrets?: readonly EgressSecret[];
+  policies?: readonly HostPolicy[];
   allowPrivate?: readonly string[];
   limits?: Partial<EgressLimits>;
   now?: () => number;
+  /** What a name resolves to, in place of what the origins say. */
+  resolve?: (host: string) => readonly string[];
   onRequest?: (request: EgressRequest) => void;
 }): Promise<Rig> {
   const directory = await mkdtemp(path.join(tmpdir(), 'slipway-egress-'));
@@ -105,7 +117,7 @@ export async function openRig(options: {
     ...(options.now ? { clock: options.now } : {}),
     async resolve(host) {
       resolved.set(host, (resolved.get(host) ?? 0) + 1);
-      return addresses.get(host) ?? [];
+      return options.resolve?.(host) ?? addresses.get(host) ?? [];
     },
     route: (address, port) => ({ hostname: '127.0.0.1', port: ports.get(`${address} ${port}`) ?? 1 }),
   });
@@ -116,6 +128,7 @@ export async function openRig(options: {
     runId: 'run-1',
     socketPath,
     secrets: options.secrets ?? [],
+    policies: options.policies ?? [],
     onRequest(request) {
       requests.push(request);
       for (const waiter of waiters) if (requests.length >= waiter.count) waiter.resolve(requests);
@@ -135,6 +148,7 @@ export async function openRig(options: {
     requests,
     resolved,
     accepted: () => accepted,
+    update: (change) => door.update(change),
     closeDoor: () => door.close(),
     recorded(count) {
       if (requests.length >= count) return Promise.resolve(requests);
@@ -256,5 +270,6 @@ export const secret = (over: Partial<EgressSecret> = {}): EgressSecret => ({
   placeholder: 'sk-MARKERplaceholder0000000000001',
   value: 'sk-REALreal-value-000000000000001',
   allowedHosts: ['api.allowed.test'],
+  surfaces: usualSurfaces,
   ...over,
 });

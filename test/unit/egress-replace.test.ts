@@ -66,6 +66,16 @@ test('an event that cannot be the beginning of a value is passed on at once', ()
   expect(replacer.push(Buffer.from('ip\n\n')).toString()).toBe('sk-ip\n\n');
 });
 
+test('what was held back can be taken over by another one', () => {
+  const old = new Replacer(pairs({ 'sk-real': 'old' }));
+  expect(old.push(Buffer.from('x sk-re')).toString()).toBe('x ');
+  const held = old.release();
+  expect(held.toString()).toBe('sk-re');
+  expect(old.finish().toString()).toBe('');
+  const now = new Replacer(pairs({ 'sk-real': 'new' }));
+  expect(now.push(Buffer.concat([held, Buffer.from('al y')])).toString()).toBe('new y');
+});
+
 test('it tells which needles have occurred', () => {
   const replacer = new Replacer(pairs({ one: '1', two: '2' }));
   replacer.push(Buffer.from('xx tw'));

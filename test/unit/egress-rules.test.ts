@@ -1,7 +1,14 @@
 import { describe, expect, test } from 'bun:test';
 import { ConfigError } from '../../src/config.ts';
 import { isPrivateAddress } from '../../src/egress/addresses.ts';
-import { matchesHost, normalHost, parseAllowPrivate, parseAuthority } from '../../src/egress/rules.ts';
+import {
+  denyingPolicy,
+  hasDotSegment,
+  matchesHost,
+  normalHost,
+  parseAllowPrivate,
+  parseAuthority,
+} from '../../src/egress/rules.ts';
 
 test.each([
   ['api.example.com', 'api.example.com', true],
@@ -118,4 +125,35 @@ describe('SLIPWAY_EGRESS_ALLOW_PRIVATE', () => {
       expect(() => parseAllowPrivate(['fine.test', entry])).toThrow(/SLIPWAY_EGRESS_ALLOW_PRIVATE holds ".+"/);
     },
   );
+});
+
+test.each([
+  ['2001:db8::1', '2001:db8:0:0::1', true],
+  ['[2001:DB8::1]', '2001:db8::1', true],
+  ['2001:db8::1', '2001:db8::2', false],
+  ['2001:db8::1', 'host.test', false],
+  ['::ffff:93.184.216.1', '93.184.216.1', true],
+  ['not:an:address', 'host.test', false],
+])('the address %p covers %p: %p, however it is spelled', (pattern, host, covers) => {
+  expect(matchesHost(pattern, host)).toBe(covers);
+});
+
+test('each of the policies must let a host be reached, and the first that does not is told', () => {
+  const only = { name: 'a', default: 'deny', hosts: ['*.one.test', 'two.test'] } as const;
+  const but = { name: 'b', default: 'allow', hosts: ['bad.one.test', '93.184.216.1'] } as const;
+  const deniedBy = (host: string) => denyingPolicy([only, but], host)?.name;
+  expect(['x.one.test', 'a.b.one.test', 'two.test'].map(deniedBy)).toEqual([undefined, undefined, undefined]);
+  expect(['one.test', 'x.two.test', '93.184.216.1', 'bad.one.test'].map(deniedBy)).toEqual(['a', 'a', 'a', 'b']);
+  expect(denyingPolicy([but], '93.184.216.1')).toBe(but);
+  expect(denyingPolicy([but], '93.184.216.2')).toBeUndefined();
+  expect(denyingPolicy([], 'any.test')).toBeUndefined();
+});
+
+test('a dot segment is found in any of its spellings, and a name with dots is none', () => {
+  for (const path of ['/..', '/.', '/a/../b', '/%2E./b', '/a%5c..', '/..;p', '/a/.%2e%2Fb']) {
+    expect([path, hasDotSegment(path)]).toEqual([path, true]);
+  }
+  for (const path of ['/', '/...', '/.a', '/a..', '/a/..b/', '/%252e', '/a.b/c%2ed']) {
+    expect([path, hasDotSegment(path)]).toEqual([path, false]);
+  }
 });

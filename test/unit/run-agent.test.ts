@@ -14,6 +14,8 @@ function setUp(given: { progress?: Partial<AgentProgress>; remainingMs?: number;
   const read: string[] = [];
   const recorded: { line: number; events: number }[] = [];
   const reasons: StopReason[] = [];
+  /** How many stops had been asked for when the ways were closed. */
+  const closed: number[] = [];
   const cancel = new AbortController();
   const letGo = new AbortController();
   const limit = new AbortController();
@@ -60,6 +62,9 @@ function setUp(given: { progress?: Partial<AgentProgress>; remainingMs?: number;
     control: { cancelled: cancel.signal, letGo: letGo.signal },
     remainingMs: given.remainingMs ?? 60_000,
     modelLimit: limit.signal,
+    async closeWays() {
+      closed.push(stops.length);
+    },
   });
   return {
     print: (text: string) => writer.write(text),
@@ -73,6 +78,7 @@ function setUp(given: { progress?: Partial<AgentProgress>; remainingMs?: number;
     cancel,
     letGo,
     limit,
+    closed,
   };
 }
 
@@ -107,6 +113,18 @@ describe('an agent under watch', () => {
     expect((await agent.done).exit.code).toBe(143);
     expect(agent.stops).toEqual([10_000]);
     expect(agent.reasons).toEqual([]);
+  });
+
+  test('that is told to stop, for whatever reason, has its ways closed before', async () => {
+    const cancelled = setUp();
+    cancelled.cancel.abort();
+    const late = setUp({ remainingMs: -5 });
+    const used = setUp();
+    used.limit.abort();
+    for (const agent of [cancelled, late, used]) {
+      await agent.done;
+      expect(agent.closed[0]).toBe(0);
+    }
   });
 
   test('is stopped when its time is over, and the reason is written before', async () => {

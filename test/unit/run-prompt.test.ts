@@ -77,4 +77,13 @@ describe('the doors', () => {
     expect(await openDoors(deep).make('run', 1)).toBe(door);
     await rm(path.dirname(door), { recursive: true });
   });
+
+  test('of a server in a container are in the volume that it shares with them', async () => {
+    await using place = await temporaryDirectory();
+    const door = await openDoors('/data', place.path).make('run', 1);
+    expect(path.dirname(door)).toBe(place.path);
+    expect((await stat(door)).mode & 0o777).toBe(0o700);
+    expect(openDoors('/data', `/${'d'.repeat(76)}`)).toBeDefined();
+    expect(() => openDoors('/data', `/${'d'.repeat(77)}`)).toThrow('SLIPWAY_DOOR_VOLUME');
+  });
 });

@@ -33,3 +33,11 @@ test('a value too short to be told from chance is left', () => {
 test('a placeholder with a dollar sign is put in as it is', () => {
   expect(scrubber([{ value: 'secret', placeholder: '$&$1' }]).text('a secret')).toBe('a $&$1');
 });
+
+test('a value that is learnt later is hidden, too, and the earlier ones stay hidden', () => {
+  const { text, deep, learn } = scrubber([{ value: 'first-value', placeholder: 'ph_1' }]);
+  learn([{ value: 'first-value-and-more', placeholder: 'ph_2' }]);
+  learn([{ value: 'abc', placeholder: 'never' }]);
+  expect(text('first-value first-value-and-more abc')).toBe('ph_1 ph_2 abc');
+  expect(deep(['first-value-and-more'])).toEqual(['ph_2']);
+});
