@@ -2,7 +2,7 @@ import type Docker from 'dockerode';
 import { SandboxFailure } from './sandbox.ts';
 
 /** An engine that does not answer for so long is taken to be gone. */
-const answerMs = 60_000;
+export const answerMs = 60_000;
 
 /** The engine's client, loaded on first use: it costs the start of the server 30 ms. */
 export type Engine = () => Promise<Docker>;

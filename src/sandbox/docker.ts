@@ -9,7 +9,7 @@ import {
   labelOf,
   volumeName,
 } from './docker-container.ts';
-import { asFailure, ask, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
+import { answerMs, asFailure, ask as askFor, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
 import { tarFor } from './docker-files.ts';
 import { dockerProcess } from './docker-process.ts';
 import { demultiplex } from './docker-stream.ts';
@@ -34,12 +34,15 @@ export interface DockerSandboxOptions {
   readonly log: Log;
   /** What one turn may print, `maxOutputBytes` of the port unless a test says less. */
   readonly maxOutputBytes?: number;
+  /** An engine that does not answer a question for so many milliseconds is taken to be gone; 60 s unless given. */
+  readonly answerMs?: number;
 }
 
 /** Sandboxes on a Docker engine. */
 export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
   const { installation, log } = options;
   const engine = openEngine(options.dockerHost);
+  const ask = <T>(work: Promise<T>, timeoutMs: number = options.answerMs ?? answerMs) => askFor(work, timeoutMs);
 
   /** Runs engine calls one after another and logs what the engine says when it refuses: callers get a sentence. */
   async function withEngine<T>(what: string, work: (docker: Docker) => Promise<T>): Promise<T> {

@@ -1,26 +1,27 @@
 import { describe, expect, test } from 'bun:test';
-import { extract, type Headers, pack } from 'tar-stream';
+import { Readable } from 'node:stream';
+import { extract, type Header, pack } from 'tar-stream';
 import { tarFor } from '../../src/sandbox/docker-files.ts';
 
-type Entry = Headers & { readonly text: string };
+type Entry = Header & { readonly text: string };
 
 async function entriesOf(tar: NodeJS.ReadableStream): Promise<Entry[]> {
   const entries: Entry[] = [];
   const reading = tar.pipe(extract());
   for await (const item of reading) {
     const parts: Uint8Array[] = [];
-    for await (const part of item) parts.push(part);
+    for await (const part of item as AsyncIterable<Uint8Array>) parts.push(part);
     entries.push({ ...item.header, text: Buffer.concat(parts).toString() });
   }
   return entries;
 }
 
 /** An archive as a source gives it: owned by whoever made it. */
-function archive(path: string, entries: readonly (Partial<Headers> & { name: string; text?: string })[]) {
+function archive(path: string, entries: readonly (Partial<Header> & { name: string; text?: string })[]) {
   const tar = pack();
   for (const { text = '', ...header } of entries) tar.entry({ uid: 0, gid: 0, uname: 'root', ...header }, text);
   tar.finalize();
-  return { path, open: () => ReadableStream.from(tar as AsyncIterable<Uint8Array>) };
+  return { path, open: () => Readable.toWeb(Readable.from(tar as AsyncIterable<Uint8Array>)) as never };
 }
 
 describe('what is put into a volume', () => {

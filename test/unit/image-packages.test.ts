@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'bun:test';
 import { createHash } from 'node:crypto';
-import { mkdtemp, readdir, rm } from 'node:fs/promises';
+import { mkdtemp, readdir, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { extract, pack } from 'tar-stream';
@@ -87,6 +87,31 @@ describe('a package', () => {
     expect(fetched.map(({ file }) => path.basename(file))).toEqual(['_scope_tool-1.2.3.tgz']);
     expect(said).toEqual([]);
     expect(await readdir(cache)).toEqual(['_scope_tool-1.2.3.tgz']);
+  });
+
+  test('that is not what was pinned is neither used nor kept, and one that npm cannot fetch is told', async () => {
+    const cache = await mkdtemp(path.join(directory, 'fetched-'));
+    const programs = await mkdtemp(path.join(directory, 'bin-'));
+    const archive = path.join(directory, 'published.tgz');
+    await Bun.write(archive, await archiveOf({ 'bin/run': { text: 'run' } }));
+    const pinned = integrityOf(await Bun.file(archive).bytes());
+    const npm = (script: string) => writeFile(path.join(programs, 'npm'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const usual = process.env.PATH;
+    process.env.PATH = `${programs}:${usual}`;
+    try {
+      const fetched = (integrity: string) =>
+        fetchPackages([{ name: 'tool', amd64: { version: '1.0.0', integrity }, take: [] }], 'amd64', cache, () => {});
+      await npm(`cp '${archive}' "$4/tool-1.0.0.tgz"`);
+      await expect(fetched(`sha512-${'A'.repeat(86)}==`)).rejects.toThrow('tool 1.0.0 is not what it was');
+      expect(await readdir(cache)).toEqual([]);
+      expect((await fetched(pinned)).map(({ file }) => file)).toEqual([path.join(cache, 'tool-1.0.0.tgz')]);
+      await rm(path.join(cache, 'tool-1.0.0.tgz'));
+      await npm('echo "npm error 404 Not Found" >&2; exit 1');
+      await expect(fetched(pinned)).rejects.toThrow('npm could not fetch tool 1.0.0: npm error 404 Not Found');
+      expect(await readdir(cache)).toEqual([]);
+    } finally {
+      process.env.PATH = usual;
+    }
   });
 
   test('of this image has a pin of its own for every processor, by version and hash', () => {
