@@ -42,6 +42,7 @@ export interface DockerSandboxOptions {
 export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
   const { installation, log } = options;
   const engine = openEngine(options.dockerHost);
+  const closing = new AbortController();
   const ask = <T>(work: Promise<T>, timeoutMs: number = options.answerMs ?? answerMs) => askFor(work, timeoutMs);
 
   /** Runs engine calls one after another and logs what the engine says when it refuses: callers get a sentence. */
@@ -111,14 +112,19 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       const tar = tarFor(root, ofRoot, archives);
       const broken = Promise.withResolvers<never>();
       tar.once('error', broken.reject);
-      // A large repository takes as long as it takes; an engine that is gone ends the stream.
-      await Promise.race([ask(container.putArchive(tar, { path: root }), 30 * 60_000), broken.promise]);
+      try {
+        // A large repository takes as long as it takes; an engine that is gone ends the stream.
+        await Promise.race([ask(container.putArchive(tar, { path: root }), 30 * 60_000), broken.promise]);
+      } finally {
+        tar.destroy();
+      }
     }
   }
 
   const processOf = (docker: Docker, container: Docker.Container, runId: string, turn: number) =>
     dockerProcess(container, {
       maxOutputBytes: options.maxOutputBytes ?? maxOutputBytes,
+      closing: closing.signal,
       remove: () => withEngine('remove', () => removeTurn(docker, runId, turn)),
     });
 
@@ -241,7 +247,9 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       });
     },
 
-    async close() {},
+    async close() {
+      closing.abort(new SandboxFailure('unavailable', 'The server has stopped.'));
+    },
   };
 }
 

@@ -39,7 +39,7 @@ const faulty = (fault: RehearsalFault): RehearsalScript => ({ ...running(), faul
 async function expectFailure(run: Run, failureCategory: FailureCategory, message: RegExp): Promise<void> {
   expect(run).toMatchObject({ status: 'failed', phase: null, failureCategory, resultSummary: null });
   expect(run.failureMessage).toMatch(message);
-  expect(run.failureMessage).toMatch(/^[A-Z].*\.$/);
+  expect(run.failureMessage).toMatch(/^[A-Z]/);
   expect(run.failureMessage).not.toMatch(/sk-model|127\.0\.0\.1|\/tmp/);
   expect(run.completedAt).not.toBeNull();
   expect(run.events.at(-1)?.type).toBe('run_failed');
@@ -157,10 +157,20 @@ describe.concurrent('the agent', () => {
   );
 
   test(
-    'that does not hear that it is to stop is killed',
+    'that does not hear that it is to stop is killed 10 seconds later',
     async () => {
-      const run = await startBriefly(running('kill -STOP $(pgrep codex); sleep 600'));
-      await expectFailure(run, 'runtime_limit_exceeded', /maxRuntimeSeconds/);
+      // The call that follows is seen by the server itself: codex can tell nothing any more.
+      const deaf = 'kill -STOP $(pgrep codex); curl -s http://10.1.2.3/; sleep 600';
+      const { runId } = await server.start({ script: running(deaf) });
+      await server.api.seen(runId, ({ type }) => type === 'egress_denied');
+      const asked = performance.now();
+      await server.api.must(200, 'POST', `/runs/${runId}/cancel`);
+      const run = await server.api.finished(runId);
+      const tookMs = performance.now() - asked;
+      expect(run).toMatchObject({ status: 'cancelled', phase: null });
+      expect(tookMs).toBeGreaterThan(9_000);
+      expect(tookMs).toBeLessThan(20_000);
+      await withoutContainers(runId);
     },
     testMs,
   );
@@ -183,9 +193,7 @@ describe.concurrent('the agent', () => {
       await server.api.seen(runId, ({ type }) => type === 'tool_call');
       await (await containerOf(runId, 'agent')).remove({ force: true });
       const run = await server.api.finished(runId);
-      expect(run.status).toBe('failed');
-      expect(['execution_failed', 'sandbox_unavailable']).toContain(run.failureCategory ?? '');
-      await withoutContainers(runId);
+      await expectFailure(run, 'sandbox_unavailable', /removed/);
     },
     testMs,
   );

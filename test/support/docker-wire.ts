@@ -2,11 +2,12 @@ import { rm } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import path from 'node:path';
 
-/** The engine's socket under another name, whose wire a test can cut and mend. */
+/** The engine's socket under another name, whose wire a test can cut, mend, and hold at a call. */
 export async function engineWire(directory: string) {
   const socketPath = path.join(directory, `engine-${crypto.randomUUID().slice(0, 8)}.sock`);
   const open = new Set<Socket>();
   let isCut = false;
+  let hold: { pattern: RegExp; reached: () => void } | null = null;
   const server = createServer({ allowHalfOpen: true }, (near) => {
     if (isCut) return void near.destroy();
     const far = connect({ path: '/var/run/docker.sock', allowHalfOpen: true });
@@ -20,12 +21,28 @@ export async function engineWire(directory: string) {
         open.delete(from);
         to.destroy();
       });
-      from.pipe(to);
+      from.on('end', () => to.end());
+      from.on('data', (piece: Buffer) => {
+        if (from === near && hold?.pattern.test(piece.toString('latin1'))) {
+          hold.reached();
+          hold = null;
+          from.pause();
+        } else if (!to.write(piece)) {
+          from.pause();
+          to.once('drain', () => from.resume());
+        }
+      });
     }
   });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   return {
     dockerHost: `unix://${socketPath}`,
+    /** Resolves when a call comes that holds the pattern. The engine never hears of that one. */
+    heldAt(pattern: RegExp): Promise<void> {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      hold = { pattern, reached: resolve };
+      return promise;
+    },
     /** Ends every connection; new ones are ended at once. */
     cut() {
       isCut = true;

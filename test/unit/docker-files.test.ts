@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'bun:test';
 import { Readable } from 'node:stream';
-import { extract, type Header, pack } from 'tar-stream';
+import { extract, type Header, type Pack, pack } from 'tar-stream';
 import { tarFor } from '../../src/sandbox/docker-files.ts';
 
 type Entry = Header & { readonly text: string };
@@ -16,12 +16,22 @@ async function entriesOf(tar: NodeJS.ReadableStream): Promise<Entry[]> {
   return entries;
 }
 
+type EntrySource = Parameters<Pack['entry']>[0] & { readonly text?: string };
+
 /** An archive as a source gives it: owned by whoever made it. */
-function archive(path: string, entries: readonly (Partial<Header> & { name: string; text?: string })[]) {
+function archive(path: string, entries: readonly EntrySource[]) {
   const tar = pack();
   for (const { text = '', ...header } of entries) tar.entry({ uid: 0, gid: 0, uname: 'root', ...header }, text);
   tar.finalize();
   return { path, open: () => Readable.toWeb(Readable.from(tar as AsyncIterable<Uint8Array>)) as never };
+}
+
+/** The header of a file of a gibibyte, whose content is still to come. */
+async function beginning(): Promise<Uint8Array> {
+  const tar = pack();
+  tar.entry({ name: 'big', size: 2 ** 30 });
+  const { value } = await (tar as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]().next();
+  return new Uint8Array(value);
 }
 
 describe('what is put into a volume', () => {
@@ -51,14 +61,14 @@ describe('what is put into a volume', () => {
       { name, text: 'x'.repeat(200_000) },
     ]);
     const entries = await entriesOf(tarFor('/workspace', [], [source]));
-    expect(entries.map((entry) => [entry.name, entry.type, entry.mode, entry.linkname])).toEqual([
-      ['app/', 'directory', 0o755, null],
-      ['app/.git/', 'directory', 0o755, null],
-      ['app/.git/refs/', 'directory', 0o700, null],
-      ['app/.git/HEAD', 'file', 0o600, null],
+    expect(entries.map((entry) => [entry.name, entry.type, entry.mode, entry.linkname ?? ''])).toEqual([
+      ['app/', 'directory', 0o755, ''],
+      ['app/.git/', 'directory', 0o755, ''],
+      ['app/.git/refs/', 'directory', 0o700, ''],
+      ['app/.git/HEAD', 'file', 0o600, ''],
       ['app/.git/same', 'link', 0o644, 'app/.git/HEAD'],
       ['app/.git/shown', 'symlink', 0o644, '../outside'],
-      [`app/.git/${name}`, 'file', 0o644, null],
+      [`app/.git/${name}`, 'file', 0o644, ''],
     ]);
     expect(entries.at(-1)?.text.length).toBe(200_000);
     expect(entries.every(({ uid, gid, uname }) => uid === 10001 && gid === 10001 && uname === '')).toBe(true);
@@ -67,15 +77,37 @@ describe('what is put into a volume', () => {
   test('fails the stream where a source fails', async () => {
     let given = false;
     const broken = new ReadableStream<Uint8Array>({
-      pull(controller) {
+      async pull(controller) {
         if (given) return controller.error(new Error('The source broke'));
         given = true;
-        const tar = pack();
-        tar.entry({ name: 'a', size: 100_000 });
-        controller.enqueue(new Uint8Array(tar.read() as Uint8Array));
+        controller.enqueue(await beginning());
       },
     });
     const tar = tarFor('/workspace', [], [{ path: '/workspace/app', open: () => broken }]);
     await expect(Array.fromAsync(tar)).rejects.toThrow('The source broke');
+  });
+
+  test('is read no further from its source once nobody wants it, whether the source waits or gives', async () => {
+    for (const gives of [true, false]) {
+      const cancelled = Promise.withResolvers<void>();
+      const source = new ReadableStream<Uint8Array>({
+        async start(controller) {
+          controller.enqueue(await beginning());
+        },
+        async pull(controller) {
+          // As a source does that reads from outside: the loop of events goes on in between.
+          await new Promise((resolve) => (gives ? setImmediate(resolve) : undefined));
+          controller.enqueue(new Uint8Array(65_536));
+        },
+        cancel: () => cancelled.resolve(),
+      });
+      const tar = tarFor('/workspace', [], [{ path: '/workspace/app', open: () => source }]);
+      // The directory, and the beginning of the file.
+      const reading = tar[Symbol.asyncIterator]();
+      await reading.next();
+      await reading.next();
+      tar.destroy();
+      await cancelled.promise;
+    }
   });
 });

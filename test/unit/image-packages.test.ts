@@ -96,22 +96,27 @@ describe('a package', () => {
     await Bun.write(archive, await archiveOf({ 'bin/run': { text: 'run' } }));
     const pinned = integrityOf(await Bun.file(archive).bytes());
     const npm = (script: string) => writeFile(path.join(programs, 'npm'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
-    const usual = process.env.PATH;
-    process.env.PATH = `${programs}:${usual}`;
-    try {
-      const fetched = (integrity: string) =>
-        fetchPackages([{ name: 'tool', amd64: { version: '1.0.0', integrity }, take: [] }], 'amd64', cache, () => {});
-      await npm(`cp '${archive}' "$4/tool-1.0.0.tgz"`);
-      await expect(fetched(`sha512-${'A'.repeat(86)}==`)).rejects.toThrow('tool 1.0.0 is not what it was');
-      expect(await readdir(cache)).toEqual([]);
-      expect((await fetched(pinned)).map(({ file }) => file)).toEqual([path.join(cache, 'tool-1.0.0.tgz')]);
-      await rm(path.join(cache, 'tool-1.0.0.tgz'));
-      await npm('echo "npm error 404 Not Found" >&2; exit 1');
-      await expect(fetched(pinned)).rejects.toThrow('npm could not fetch tool 1.0.0: npm error 404 Not Found');
-      expect(await readdir(cache)).toEqual([]);
-    } finally {
-      process.env.PATH = usual;
-    }
+    // The path of a process is read once, so that another npm needs another process.
+    const program = `
+      import { fetchPackages } from '${path.resolve('src/sandbox/image-packages.ts')}';
+      const amd64 = { version: '1.0.0', integrity: process.argv[1] };
+      await fetchPackages([{ name: 'tool', amd64, take: [] }], 'amd64', process.argv[2], () => {})
+        .then(([{ file }]) => console.log(file), (error) => console.log(error.message));`;
+    const fetched = async (integrity: string) => {
+      const env = { PATH: `${programs}:/usr/bin:/bin` };
+      const child = Bun.spawn([process.execPath, '--eval', program, integrity, cache], { env, stdin: 'ignore' });
+      return (await new Response(child.stdout).text()).trim();
+    };
+    await npm(`cp '${archive}' "$4/tool-1.0.0.tgz"`);
+    expect(await fetched(`sha512-${'A'.repeat(86)}==`)).toBe(
+      'tool 1.0.0 is not what it was when its hash was pinned. It is not used.',
+    );
+    expect(await readdir(cache)).toEqual([]);
+    expect(await fetched(pinned)).toBe(path.join(cache, 'tool-1.0.0.tgz'));
+    await rm(path.join(cache, 'tool-1.0.0.tgz'));
+    await npm('echo "npm error 404 Not Found" >&2; exit 1');
+    expect(await fetched(pinned)).toBe('npm could not fetch tool 1.0.0: npm error 404 Not Found');
+    expect(await readdir(cache)).toEqual([]);
   });
 
   test('of this image has a pin of its own for every processor, by version and hash', () => {

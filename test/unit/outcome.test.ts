@@ -43,6 +43,16 @@ const table: [string, TurnEnd, FailureCategory][] = [
     { ...model('unavailable'), exit: { code: 137, outOfMemory: true } },
     'sandbox_out_of_memory',
   ],
+  [
+    'out of memory while the work trees were made',
+    { ...bad, exit: { code: checkoutFailedCode, outOfMemory: true } },
+    'sandbox_out_of_memory',
+  ],
+  [
+    'the key refused after a command ran out of memory',
+    { ...model('authentication'), exit: { code: 1, outOfMemory: true } },
+    'model_authentication_failed',
+  ],
   ['work trees not made', { ...bad, exit: { code: checkoutFailedCode, outOfMemory: false } }, 'repository_unavailable'],
   [
     'work trees not made for want of space',
