@@ -10,6 +10,9 @@ import { TurnFailure } from './failure.ts';
 /** The wrapper around the harness ends with this status when the work trees could not be made. */
 export const checkoutFailedCode = 97;
 
+/** What the sandbox's entry (`sandbox/enter`) ends with when the door did not open or its files were not there. */
+const enterFailedCode = 98;
+
 /** 128 + SIGKILL: what the kernel ends a process with that it takes the memory from. */
 const killedCode = 137;
 
@@ -59,6 +62,9 @@ export function endingOf(end: TurnEnd): Ending {
     return isDiskFull(end.diagnostics)
       ? diskFull
       : failed('repository_unavailable', 'The files of a repository could not be checked out in the sandbox.');
+  }
+  if (exit.code === enterFailedCode && conclusion.answer === null) {
+    return failed('sandbox_unavailable', 'The way out of the sandbox did not open. `slipway sandbox check` tells why.');
   }
   // The engine says so too when the kernel killed no more than a command of the agent, which may have lived on.
   if (exit.outOfMemory && exit.code === killedCode) return memoryFull;

@@ -1,3 +1,4 @@
+import { Agent } from 'node:http';
 import type Docker from 'dockerode';
 import { SandboxFailure } from './sandbox.ts';
 
@@ -11,7 +12,11 @@ export type Engine = () => Promise<Docker>;
 export function openEngine(dockerHost: string | null): Engine {
   let client: Promise<Docker> | undefined;
   return () => {
-    client ??= import('dockerode').then(({ default: Client }) => new Client(addressOf(dockerHost)));
+    client ??= import('dockerode').then(({ default: Client }) => {
+      // A connection that is kept would be dead after a restart of the engine, and the next call would fail on it.
+      const options = { ...addressOf(dockerHost), agent: new Agent({ keepAlive: false }) };
+      return new Client(options as Docker.DockerOptions);
+    });
     return client;
   };
 }

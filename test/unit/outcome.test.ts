@@ -59,6 +59,7 @@ const table: [string, TurnEnd, FailureCategory][] = [
     { ...bad, exit: { code: checkoutFailedCode, outOfMemory: false }, diagnostics: 'fatal: No space left on device' },
     'sandbox_disk_full',
   ],
+  ['a door that did not open', { ...bad, exit: { code: 98, outOfMemory: false } }, 'sandbox_unavailable'],
   ['the key refused', model('authentication'), 'model_authentication_failed'],
   ['too many requests', model('rate_limited'), 'model_rate_limited'],
   ['the provider down', model('unavailable'), 'model_unavailable'],
