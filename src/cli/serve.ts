@@ -8,6 +8,7 @@ import { jsonLog, type Log } from '../kernel/log.ts';
 import { readArguments } from './arguments.ts';
 import type { Command, Terminal } from './command.ts';
 import { openData } from './data.ts';
+import { toldToStop } from './signals.ts';
 
 /** Requests under way get this long when the server stops. */
 const stopGraceMs = 10_000;
@@ -61,8 +62,7 @@ export const command: Command = {
       if (!(await service.access.isSetUp())) {
         terminal.out(`It is not set up yet. Open this link once to do so: ${new URL(setup.link, address).href}`);
       }
-      const stop = Promise.withResolvers<void>();
-      for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.resolve());
+      const told = toldToStop();
       const starting = service.runner.start();
       const background = setInterval(() => void tidy(service, log), tidyEveryMs);
       // What can wait comes after the first answers: it needs the engine, whose client takes a while to load.
@@ -72,7 +72,7 @@ export const command: Command = {
         else await prove(service, terminal, log);
         await tidy(service, log);
       });
-      await Promise.race([stop.promise, starting.then(() => stop.promise)]);
+      await Promise.race([told, starting.then(() => told)]);
       clearInterval(background);
       await listening.stop(stopGraceMs);
     } finally {

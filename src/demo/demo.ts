@@ -5,6 +5,7 @@ import type { z } from 'zod';
 import { readArguments } from '../cli/arguments.ts';
 import type { Command, Terminal } from '../cli/command.ts';
 import { openData } from '../cli/data.ts';
+import { toldToStop } from '../cli/signals.ts';
 import { compose, type Service } from '../compose.ts';
 import { type Config, readConfig } from '../config.ts';
 import { systemResolve } from '../egress/resolve.ts';
@@ -187,7 +188,5 @@ async function stayUp(
   terminal.out(`  Data           ${dataDir}`);
   if (rehearsal) terminal.out('  Model          the rehearsal; it says the same in every run');
   terminal.out(`\n  Try: curl -H "Authorization: Bearer ${credentials.workspaceKey}" ${url}/api/v1/automations`);
-  const stop = Promise.withResolvers<void>();
-  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => stop.resolve());
-  await stop.promise;
+  await toldToStop();
 }

@@ -91,14 +91,16 @@ export async function exchange(request: Request, context: ExchangeContext): Prom
   return send(request, capped.body, apiKey, context, settleOnce(requestId, place, context));
 }
 
-/** The one settlement of a counted request: the first call decides, later ones do nothing. */
-function settleOnce(requestId: string, place: number, context: ExchangeContext): (settlement: Settlement) => void {
+/** Resolves, never rejects, when the settlement is written down or could not be. */
+type Settle = (settlement: Settlement) => Promise<void>;
+
+/** The one settlement of a counted request: the first call decides, later ones wait for it. */
+function settleOnce(requestId: string, place: number, context: ExchangeContext): Settle {
   const { run, recorder, log, clock } = context;
   const startedAt = clock();
-  let settled = false;
+  let settled: Promise<void> | null = null;
   return ({ failure, status, usage = noUsage, reachedProvider = true }) => {
-    if (settled) return;
-    settled = true;
+    if (settled) return settled;
     const durationMs = Math.max(0, Math.round(clock() - startedAt));
     recorder.ended(place, failure, status);
     if (failure !== null && failure !== 'aborted') {
@@ -118,9 +120,11 @@ function settleOnce(requestId: string, place: number, context: ExchangeContext):
         durationMs,
       });
     };
-    context.track(
-      write().catch((error: unknown) => log.error('A model request could not be settled', error, { runId: run.runId })),
+    settled = write().catch((error: unknown) =>
+      log.error('A model request could not be settled', error, { runId: run.runId }),
     );
+    context.track(settled);
+    return settled;
   };
 }
 
@@ -129,23 +133,23 @@ async function send(
   body: string,
   apiKey: string,
   context: ExchangeContext,
-  settleRequest: (settlement: Settlement) => void,
+  settleRequest: Settle,
 ): Promise<Response> {
   const { closing } = context;
   if (request.signal.aborted || closing.aborted) {
-    settleRequest({ failure: 'aborted', status: null, reachedProvider: false });
+    await settleRequest({ failure: 'aborted', status: null, reachedProvider: false });
     return protocolError(503, 'gateway_closed', 'The run is ending.', { retry: false });
   }
   let status: number | null = null;
   const leaving = new AbortController();
   const leave = () => {
-    settle({ failure: 'aborted', status });
+    void settle({ failure: 'aborted', status });
     leaving.abort();
   };
   // Not AbortSignal.any: what it makes hangs on the session's signal, and with it each request's body, to the end.
-  const settle = (settlement: Settlement) => {
+  const settle: Settle = (settlement) => {
     closing.removeEventListener('abort', leave);
-    settleRequest(settlement);
+    return settleRequest(settlement);
   };
   request.signal.addEventListener('abort', leave, { once: true });
   closing.addEventListener('abort', leave, { once: true });
@@ -163,7 +167,7 @@ async function send(
       timeout: false,
     });
   } catch (error) {
-    settle({ failure: 'unavailable', status: null, reachedProvider: !neverLeft(error) });
+    await settle({ failure: 'unavailable', status: null, reachedProvider: !neverLeft(error) });
     return protocolError(502, 'model_unavailable', 'The model provider cannot be reached.');
   }
   status = answer.status;
@@ -171,7 +175,7 @@ async function send(
   if (answer.status !== 200) {
     const scrub = errorScrubber(apiKey, context.upstreamUrl);
     const text = await readText(answer.body, maxAnswerBytes).catch(() => null);
-    settle({ failure: failureOfStatus(answer.status), status });
+    await settle({ failure: failureOfStatus(answer.status), status });
     return passedError(answer, text ?? '', scrub);
   }
   const scrub = keyScrubber(apiKey);
@@ -192,7 +196,7 @@ async function whole(
   answer: Response,
   headers: Headers,
   scrub: (text: string) => string,
-  settle: (settlement: Settlement) => void,
+  settle: Settle,
 ): Promise<Response> {
   let parsed: unknown;
   let text: string | null = null;
@@ -203,11 +207,11 @@ async function whole(
     parsed = undefined;
   }
   if (text === null || parsed === undefined) {
-    settle({ failure: 'unavailable', status: answer.status });
+    await settle({ failure: 'unavailable', status: answer.status });
     return protocolError(502, 'model_unavailable', 'The model provider sent an answer that cannot be read.');
   }
   const { failure, usage } = endingOfResponse(parsed);
-  settle({ failure, usage, status: answer.status });
+  await settle({ failure, usage, status: answer.status });
   return new Response(scrub(text), { status: 200, headers });
 }
 

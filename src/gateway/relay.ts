@@ -10,8 +10,11 @@ export interface RelayOptions {
   readonly scrub: Scrub;
   /** Takes more out of events that report an error. */
   readonly scrubError: Scrub;
-  /** Called before the event that ends the response is passed on, or when the stream ends without one. */
-  ended(ending: Ending): void;
+  /**
+   * Called before the event that ends the response is passed on, or when the stream ends without one. That event waits
+   * for it: what a harness does next, it does when the usage is written down, and no crash can lose it.
+   */
+  ended(ending: Ending): Promise<void>;
 }
 
 /**
@@ -24,10 +27,10 @@ export function relay(upstream: ReadableStream<Uint8Array>, options: RelayOption
   const encoder = new TextEncoder();
   const broken: Ending = { failure: 'unavailable', usage: noUsage };
 
-  const passed = (event: string): Uint8Array => {
+  const passed = async (event: string): Promise<Uint8Array> => {
     const data = dataOf(event);
     const ending = endingOfEvent(data);
-    if (ending !== null) options.ended(ending);
+    if (ending !== null) await options.ended(ending);
     return encoder.encode(reportsError(data) ? options.scrubError(event) : options.scrub(event));
   };
 
@@ -37,7 +40,7 @@ export function relay(upstream: ReadableStream<Uint8Array>, options: RelayOption
         for (;;) {
           const piece = await reader.read();
           const events = piece.done ? cutter.rest() : cutter.push(piece.value);
-          for (const event of events) controller.enqueue(passed(event));
+          for (const event of events) controller.enqueue(await passed(event));
           if (piece.done) break;
           if (events.length > 0) return;
         }
@@ -45,11 +48,11 @@ export function relay(upstream: ReadableStream<Uint8Array>, options: RelayOption
         await reader.cancel().catch(() => {});
       }
       // After the last event this says nothing new; before it, the response was cut.
-      options.ended(broken);
+      await options.ended(broken);
       controller.close();
     },
     async cancel() {
-      options.ended({ failure: 'aborted', usage: noUsage });
+      void options.ended({ failure: 'aborted', usage: noUsage });
       await reader.cancel().catch(() => {});
     },
   });

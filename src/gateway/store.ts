@@ -23,6 +23,15 @@ export interface NewModelRequest {
   readonly at: number;
 }
 
+/** What one request has used, as its `usage` event tells. */
+export interface RequestUsage {
+  readonly model: string;
+  readonly inputTokens: number;
+  readonly cachedInputTokens: number;
+  readonly outputTokens: number;
+  readonly costMicros: number | null;
+}
+
 export type ModelRequestStore = ReturnType<typeof modelRequestStore>;
 
 interface UsageRow {
@@ -88,6 +97,18 @@ export function modelRequestStore(database: Database) {
         ),
       );
     },
+
+    /** What each settled request of a turn has used, oldest first; those that used nothing are left out. */
+    settledOf: (runId: string, turn: number): Promise<RequestUsage[]> =>
+      database.all<RequestUsage>(
+        `SELECT model, input_tokens AS "inputTokens", cached_tokens AS "cachedInputTokens",
+           output_tokens AS "outputTokens", cost_micros AS "costMicros"
+         FROM model_requests
+         WHERE run_id = ? AND turn = ? AND duration_ms IS NOT NULL AND (input_tokens > 0 OR output_tokens > 0)
+         ORDER BY at, id`,
+        runId,
+        turn,
+      ),
 
     /** What one run has used; null until its first request. */
     async usageOf(runId: string): Promise<ModelUsage | null> {

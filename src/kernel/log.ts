@@ -15,7 +15,10 @@ export function jsonLog(write: (line: string) => void = (line) => process.stderr
     info: (message, fields) => put('info', message, fields),
     warn: (message, fields) => put('warn', message, fields),
     error: (message, error, fields) =>
-      put('error', message, { ...fields, error: error instanceof Error ? (error.stack ?? error.message) : String(error) }),
+      put('error', message, {
+        ...fields,
+        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+      }),
   };
 }
 

@@ -6,7 +6,7 @@ import { SandboxFailure, type SandboxProcess } from '../sandbox/sandbox.ts';
 import { type AgentEnd, orLetGo, type TurnControl, watchAgent } from './agent.ts';
 import { beginTurn, showAgent } from './begin.ts';
 import { diffWorkspace } from './diff.ts';
-import { CancelledEarly, Detached, LeaseLost } from './failure.ts';
+import { CancelledEarly, Detached, LeaseLost, TurnFailure } from './failure.ts';
 import { checkoutFailedCode, endingOf, endingOfError } from './outcome.ts';
 import { planTurn, type TurnPlan } from './plan.ts';
 import { type OpenTurn, openTurn, type TurnNeeds } from './turn.ts';
@@ -115,7 +115,7 @@ async function work(
   let end: AgentEnd | undefined;
   for (let search = 0; end === undefined; ) {
     try {
-      if (interrupted) process = (await needs.sandbox.adopt(run.id, run.turn)) ?? process;
+      if (interrupted) process = await adoptAgain(needs, run);
       end = await watchAgent({
         process,
         reader: plan.harness.reader(),
@@ -148,6 +148,16 @@ async function work(
     limits: plan.configuration,
   });
   return { ending, hasWorkTrees };
+}
+
+/** The sandbox as an engine has it that was away. Throws where it has none any more: looking again would find none. */
+async function adoptAgain({ sandbox }: TurnNeeds, run: StoredRun): Promise<SandboxProcess> {
+  const process = await sandbox.adopt(run.id, run.turn);
+  if (process) return process;
+  throw new TurnFailure(
+    'sandbox_unavailable',
+    'The sandbox was removed while the agent was working. Start the run again.',
+  );
 }
 
 /** Shows what the agent changed, whatever became of it otherwise. */

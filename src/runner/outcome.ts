@@ -10,6 +10,12 @@ import { TurnFailure } from './failure.ts';
 /** The wrapper around the harness ends with this status when the work trees could not be made. */
 export const checkoutFailedCode = 97;
 
+/** What the sandbox's entry (`sandbox/enter`) ends with when the door did not open or its files were not there. */
+const enterFailedCode = 98;
+
+/** 128 + SIGKILL: what the kernel ends a process with that it takes the memory from. */
+const killedCode = 137;
+
 /** Everything that is known when the agent's process has ended. */
 export interface TurnEnd {
   readonly exit: SandboxExit;
@@ -52,16 +58,16 @@ export function endingOf(end: TurnEnd): Ending {
     return failed('sandbox_unavailable', 'The Docker engine stopped while the agent was working. Start the run again.');
   }
   if (exit.code === checkoutFailedCode && conclusion.answer === null) {
+    if (exit.outOfMemory) return memoryFull;
     return isDiskFull(end.diagnostics)
       ? diskFull
       : failed('repository_unavailable', 'The files of a repository could not be checked out in the sandbox.');
   }
-  if (exit.outOfMemory) {
-    return failed(
-      'sandbox_out_of_memory',
-      'The sandbox ran out of memory. Raise SLIPWAY_SANDBOX_MEMORY_MB or ask for smaller steps.',
-    );
+  if (exit.code === enterFailedCode && conclusion.answer === null) {
+    return failed('sandbox_unavailable', 'The way out of the sandbox did not open. `slipway sandbox check` tells why.');
   }
+  // The engine says so too when the kernel killed no more than a command of the agent, which may have lived on.
+  if (exit.outOfMemory && exit.code === killedCode) return memoryFull;
   const byModel = end.model.lastFailure && modelEnding(end.model.lastFailure);
   if (byModel) return byModel;
   if (isDiskFull(end.diagnostics)) return diskFull;
@@ -103,6 +109,11 @@ function modelEnding(failure: ModelFailure): Ending | null {
       return null;
   }
 }
+
+const memoryFull = failed(
+  'sandbox_out_of_memory',
+  'The sandbox ran out of memory. Raise SLIPWAY_SANDBOX_MEMORY_MB or ask for smaller steps.',
+);
 
 const diskFull = failed(
   'sandbox_disk_full',

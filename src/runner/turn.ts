@@ -8,6 +8,7 @@ import type { PlanNeeds, TurnPlan } from './plan.ts';
 import { openRawFile } from './rawfile.ts';
 import { createRecorder, type Recorder } from './recorder.ts';
 import { scrubber } from './scrub.ts';
+import { untoldUsage } from './usage.ts';
 import { openWays, type WayNeeds, type Ways } from './ways.ts';
 
 /** Everything that a turn is worked on with. */
@@ -68,6 +69,10 @@ export async function openTurn(
   /** Not in a process that has let go: the next one opens sockets of the same names. */
   async function openGuarded(): Promise<Ways> {
     if (control.letGo.aborted) throw control.letGo.reason;
+    if (adopted) {
+      const told = await needs.queue.eventsOf(run.id, run.turn, 'usage');
+      recorder.add(untoldUsage(await needs.modelRequests.settledOf(run.id, run.turn), told));
+    }
     return openWays(needs, run, plan, recorder, scrub, () => modelLimit.abort());
   }
 }

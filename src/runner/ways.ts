@@ -3,12 +3,13 @@ import type { Egress, EgressRequest } from '../egress/egress.ts';
 import type { Gateway, GatewayRecord, ModelProvider, ModelRequestOutcome } from '../gateway/gateway.ts';
 import type { Clock } from '../kernel/clock.ts';
 import type { StoredRun } from '../runs/row.ts';
-import type { NewRunEvent } from '../runs/schema.ts';
+import type { NewRunEvent, RunEventData } from '../runs/schema.ts';
 import { type ChangeNeeds, followChanges } from './changes.ts';
 import type { Doors } from './doors.ts';
 import type { TurnPlan } from './plan.ts';
 import type { Recorder } from './recorder.ts';
 import type { Scrubber } from './scrub.ts';
+import { usageEvent } from './usage.ts';
 
 /** A sandbox that knocks on closed doors without end is shown in the transcript this often, then only in the ledger. */
 const mostDenialsShown = 50;
@@ -30,6 +31,8 @@ export interface WayNeeds extends ChangeNeeds {
       at: number;
     }): Promise<string | null>;
     settle(requestId: string, outcome: ModelRequestOutcome): Promise<void>;
+    /** What each settled request of the turn has used, oldest first. */
+    settledOf(runId: string, turn: number): Promise<RunEventData['usage'][]>;
   };
   modelKey(workspaceId: string, provider: ModelProvider): Promise<string | null>;
 }
@@ -96,7 +99,11 @@ export async function openWays(
         }),
       async settle(requestId, outcome) {
         await needs.modelRequests.settle(requestId, outcome);
-        if (outcome.inputTokens > 0 || outcome.outputTokens > 0) recorder.add([used(configuration.model, outcome)]);
+        if (outcome.inputTokens > 0 || outcome.outputTokens > 0) {
+          const { inputTokens, cachedInputTokens, outputTokens, costMicros } = outcome;
+          const { model } = configuration;
+          recorder.add([usageEvent({ model, inputTokens, cachedInputTokens, outputTokens, costMicros })]);
+        }
       },
       onLimit: onModelLimit,
     });
@@ -133,16 +140,5 @@ const denied = (request: EgressRequest): NewRunEvent => ({
     method: request.method,
     path: request.path,
     reason: request.reason ?? 'refused',
-  },
-});
-
-const used = (model: string, outcome: ModelRequestOutcome): NewRunEvent => ({
-  type: 'usage',
-  data: {
-    model,
-    inputTokens: outcome.inputTokens,
-    cachedInputTokens: outcome.cachedInputTokens,
-    outputTokens: outcome.outputTokens,
-    costMicros: outcome.costMicros,
   },
 });

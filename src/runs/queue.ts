@@ -172,6 +172,17 @@ export function runQueue(database: Database) {
       return row !== undefined;
     },
 
+    /** What the turn's events of a type hold, oldest first. */
+    async eventsOf(runId: string, turn: number, type: RunEvent['type']): Promise<Record<string, unknown>[]> {
+      const rows = await database.all<{ data: string }>(
+        'SELECT data FROM run_events WHERE run_id = ? AND turn = ? AND type = ? ORDER BY id',
+        runId,
+        turn,
+        type,
+      );
+      return rows.map((row) => JSON.parse(row.data) as Record<string, unknown>);
+    },
+
     /** The newest event of a type in turns before `turn`. */
     async lastEventBefore(
       runId: string,

@@ -1,8 +1,9 @@
+import { Agent } from 'node:http';
 import type Docker from 'dockerode';
 import { SandboxFailure } from './sandbox.ts';
 
 /** An engine that does not answer for so long is taken to be gone. */
-const answerMs = 60_000;
+export const answerMs = 60_000;
 
 /** The engine's client, loaded on first use: it costs the start of the server 30 ms. */
 export type Engine = () => Promise<Docker>;
@@ -11,7 +12,11 @@ export type Engine = () => Promise<Docker>;
 export function openEngine(dockerHost: string | null): Engine {
   let client: Promise<Docker> | undefined;
   return () => {
-    client ??= import('dockerode').then(({ default: Client }) => new Client(addressOf(dockerHost)));
+    client ??= import('dockerode').then(({ default: Client }) => {
+      // A connection that is kept would be dead after a restart of the engine, and the next call would fail on it.
+      const options = { ...addressOf(dockerHost), agent: new Agent({ keepAlive: false }) };
+      return new Client(options as Docker.DockerOptions);
+    });
     return client;
   };
 }

@@ -8,7 +8,10 @@ export const agentUid = 10001;
 
 const owner = { uid: agentUid, gid: agentUid, uname: '', gname: '' };
 
-/** A tar stream of files and archives for one volume, everything owned by the agent; paths are relative to `root`. */
+/**
+ * A tar stream of files and archives for one volume, everything owned by the agent; paths are relative to `root`.
+ * Whoever destroys it cancels the source that it is reading.
+ */
 export function tarFor(root: string, files: readonly SandboxFile[], archives: readonly SandboxArchive[]): Readable {
   const tar = pack();
   // Whoever reads the stream is given the error; one that nobody reads any more must not end the server.
@@ -23,6 +26,7 @@ export function tarFor(root: string, files: readonly SandboxFile[], archives: re
 }
 
 type Pack = ReturnType<typeof pack>;
+type Extract = ReturnType<typeof extract>;
 
 async function fill(root: string, files: readonly SandboxFile[], archives: readonly SandboxArchive[], tar: Pack) {
   const made = new Set<string>();
@@ -50,6 +54,17 @@ async function copyEntries(source: ReadableStream<Uint8Array>, below: string, ta
   const reading = Readable.fromWeb(source as never);
   reading.on('error', (error) => entries.destroy(error));
   reading.pipe(entries);
+  const abandon = () => reading.destroy(new Error('Nobody reads the archive any more'));
+  tar.once('close', abandon);
+  try {
+    await copyEach(entries, below, tar);
+  } finally {
+    tar.off('close', abandon);
+    reading.destroy();
+  }
+}
+
+async function copyEach(entries: Extract, below: string, tar: Pack): Promise<void> {
   for await (const item of entries) {
     const { name, mode, type, linkname, size, mtime } = item.header;
     const copied = tar.entry({
@@ -70,10 +85,23 @@ async function copyEntries(source: ReadableStream<Uint8Array>, below: string, ta
       continue;
     }
     for await (const piece of item) {
-      if (!copied.write(piece)) await new Promise<void>((resolve) => copied.once('drain', () => resolve()));
+      if (!copied.write(piece)) await drained(copied);
     }
     copied.end(undefined);
   }
+}
+
+/** Resolves when there is room again, or nobody to make any. */
+function drained(stream: ReturnType<Pack['entry']>): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      stream.off('drain', done);
+      stream.off('close', done);
+      resolve();
+    };
+    stream.on('drain', done);
+    stream.on('close', done);
+  });
 }
 
 function entry(tar: Pack, header: Parameters<Pack['entry']>[0], content?: Buffer): Promise<void> {

@@ -20,6 +20,7 @@ export async function* linesOf(
   container: Docker.Container,
   skip: number,
   maxOutputBytes: number,
+  closing: AbortSignal,
   seen: Seen,
 ): AsyncGenerator<SandboxLine> {
   let given = skip;
@@ -30,11 +31,15 @@ export async function* linesOf(
     await seen.flooded();
   };
   for (let running = true; running && !full; ) {
+    if (closing.aborted) throw asFailure(closing.reason);
     ({ Running: running } = (await ask(container.inspect())).State);
     if (!running) seen.ended();
     // The engine ends the stream of a process that has ended also when it is to follow it. Without that the client
     // would put the whole log into one buffer.
     const stream = (await ask(container.logs({ follow: true, stdout: true, stderr: false }))) as unknown as LogStream;
+    const close = () => stream.destroy();
+    if (closing.aborted) close();
+    closing.addEventListener('abort', close, { once: true });
     try {
       const output = upTo(demultiplex(stream, 'stdout'), maxOutputBytes, flooded);
       for await (const { ended, ...line } of joinLines(output)) {
@@ -44,9 +49,10 @@ export async function* linesOf(
       }
     } catch (error) {
       broken += 1;
-      if (broken > 1) throw asFailure(error);
+      if (broken > 1 || closing.aborted) throw asFailure(error);
       running = true;
     } finally {
+      closing.removeEventListener('abort', close);
       stream.destroy();
     }
   }

@@ -1,5 +1,5 @@
 import type Docker from 'dockerode';
-import { ask, isGoneOrDone } from './docker-engine.ts';
+import { asFailure, ask, isGoneOrDone } from './docker-engine.ts';
 import { linesOf } from './docker-lines.ts';
 import { demultiplex, once } from './docker-stream.ts';
 import type { SandboxExit, SandboxProcess } from './sandbox.ts';
@@ -12,11 +12,16 @@ const removed = { ExitCode: 137, OOMKilled: false };
 
 interface ProcessOptions {
   readonly maxOutputBytes: number;
+  /** Aborted when the adapter is closed: nobody reads any more, and an open call would keep the server from ending. */
+  readonly closing: AbortSignal;
   remove(): Promise<void>;
 }
 
 /** The container of an agent that was started, as the port shows it. */
-export function dockerProcess(container: Docker.Container, { maxOutputBytes, remove }: ProcessOptions): SandboxProcess {
+export function dockerProcess(
+  container: Docker.Container,
+  { maxOutputBytes, closing, remove }: ProcessOptions,
+): SandboxProcess {
   let outputLimitReached = false;
   const seenEnded = Promise.withResolvers<void>();
 
@@ -28,7 +33,7 @@ export function dockerProcess(container: Docker.Container, { maxOutputBytes, rem
     }
   }
 
-  const exit = waitForEnd(container, seenEnded.promise).then(
+  const exit = waitForEnd(container, seenEnded.promise, closing).then(
     ({ ExitCode, OOMKilled }): SandboxExit => ({ code: ExitCode, outOfMemory: OOMKilled, outputLimitReached }),
   );
   // Whoever asks for the exit sees the failure; nobody may ask.
@@ -38,7 +43,7 @@ export function dockerProcess(container: Docker.Container, { maxOutputBytes, rem
     id: container.id,
     exit,
     lines: (skip) =>
-      linesOf(container, skip, maxOutputBytes, {
+      linesOf(container, skip, maxOutputBytes, closing, {
         ended: seenEnded.resolve,
         async flooded() {
           outputLimitReached = true;
@@ -55,17 +60,26 @@ export function dockerProcess(container: Docker.Container, { maxOutputBytes, rem
 async function waitForEnd(
   container: Docker.Container,
   seen: Promise<void>,
+  closing: AbortSignal,
 ): Promise<{ readonly ExitCode: number; readonly OOMKilled: boolean }> {
   for (;;) {
     const look = Promise.withResolvers<void>();
     const timer = setTimeout(look.resolve, lookMs);
     timer.unref();
     const waiting = new AbortController();
+    const close = () => {
+      waiting.abort();
+      look.resolve();
+    };
+    if (closing.aborted) close();
+    closing.addEventListener('abort', close, { once: true });
     // A call that fails is tried again with the next look: it is the state that tells whether the engine is there.
     const ended = container.wait({ condition: 'not-running', abortSignal: waiting.signal });
     await Promise.race([ended.catch(() => look.promise), seen, look.promise]);
     clearTimeout(timer);
+    closing.removeEventListener('abort', close);
     waiting.abort();
+    if (closing.aborted) throw asFailure(closing.reason);
     try {
       const { State } = await ask(container.inspect());
       if (!State.Running) return State;

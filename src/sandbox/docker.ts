@@ -11,7 +11,7 @@ import {
   labelOf,
   volumeName,
 } from './docker-container.ts';
-import { asFailure, ask, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
+import { answerMs, asFailure, ask as askFor, imageMissing, isGoneOrDone, openEngine } from './docker-engine.ts';
 import { tarFor } from './docker-files.ts';
 import { dockerProcess } from './docker-process.ts';
 import { demultiplex } from './docker-stream.ts';
@@ -38,6 +38,8 @@ export interface DockerSandboxOptions {
   readonly log: Log;
   /** What one turn may print, `maxOutputBytes` of the port unless a test says less. */
   readonly maxOutputBytes?: number;
+  /** An engine that does not answer a question for so many milliseconds is taken to be gone; 60 s unless given. */
+  readonly answerMs?: number;
 }
 
 /** Sandboxes on a Docker engine. */
@@ -45,6 +47,8 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
   const { installation, log } = options;
   const engine = openEngine(options.dockerHost);
   const place = { installation, image: options.image, doorVolume: options.doorVolume ?? null };
+  const closing = new AbortController();
+  const ask = <T>(work: Promise<T>, timeoutMs: number = options.answerMs ?? answerMs) => askFor(work, timeoutMs);
 
   /** Runs engine calls one after another and logs what the engine says when it refuses: callers get a sentence. */
   async function withEngine<T>(what: string, work: (docker: Docker) => Promise<T>): Promise<T> {
@@ -113,14 +117,19 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       const tar = tarFor(root, ofRoot, archives);
       const broken = Promise.withResolvers<never>();
       tar.once('error', broken.reject);
-      // A large repository takes as long as it takes; an engine that is gone ends the stream.
-      await Promise.race([ask(container.putArchive(tar, { path: root }), 30 * 60_000), broken.promise]);
+      try {
+        // A large repository takes as long as it takes; an engine that is gone ends the stream.
+        await Promise.race([ask(container.putArchive(tar, { path: root }), 30 * 60_000), broken.promise]);
+      } finally {
+        tar.destroy();
+      }
     }
   }
 
   const processOf = (docker: Docker, container: Docker.Container, runId: string, turn: number) =>
     dockerProcess(container, {
       maxOutputBytes: options.maxOutputBytes ?? maxOutputBytes,
+      closing: closing.signal,
       remove: () => withEngine('remove', () => removeTurn(docker, runId, turn)),
     });
 
@@ -248,7 +257,9 @@ export function dockerSandbox(options: DockerSandboxOptions): Sandbox {
       });
     },
 
-    async close() {},
+    async close() {
+      closing.abort(new SandboxFailure('unavailable', 'The server has stopped.'));
+    },
   };
 }
 

@@ -7,6 +7,8 @@ import { SandboxFailure } from './sandbox.ts';
 const usualBase = 'debian:bookworm-slim';
 /** Where no registry of images can be reached the engine may take its time to say so. */
 const pullMs = 10 * 60_000;
+/** A program whose output has ended is given so long to end itself. */
+const settleMs = 2000;
 const release = 'bookworm';
 
 /**
@@ -82,11 +84,19 @@ async function makeBase(
     repo: reference.split(':')[0],
     tag: reference.split(':')[1],
   } as never) as unknown as Promise<NodeJS.ReadableStream>;
-  const progress = await ask(imported, pullMs);
-  await new Promise((resolve, reject) =>
-    docker.modem.followProgress(progress, (error) => (error ? reject(error) : resolve(null))),
-  );
+  try {
+    const progress = await ask(imported, pullMs);
+    const done = new Promise((resolve, reject) =>
+      docker.modem.followProgress(progress, (error) => (error ? reject(error) : resolve(null))),
+    );
+    await ask(done, pullMs);
+  } catch (error) {
+    // What breaks off breaks the import as well: it is mmdebstrap then that has to say why.
+    const code = await Promise.race([child.exited, Bun.sleep(settleMs)]);
+    child.kill();
+    if (code === undefined || code === 0) throw error;
+  }
   if ((await child.exited) === 0) return;
-  await docker.getImage(reference).remove({ force: true });
+  await ask(docker.getImage(reference).remove({ force: true })).catch(() => {});
   throw new SandboxFailure('failed', `mmdebstrap failed: ${(await complaint).trim().split('\n').at(-1) ?? ''}`);
 }

@@ -11,8 +11,9 @@ afterAll(() => rm(home, { recursive: true, force: true }));
 
 const cpu = process.arch === 'arm64' ? 'aarch64' : process.arch;
 const platformPackage = `@oven/bun-${process.platform}-${cpu}`;
-const lock = (version: string) => ({
+const lock = (version: string, more: object = {}) => ({
   packages: {
+    ...more,
     '': { name: 'sample' },
     'node_modules/bun': { version, integrity: `sha512-${version}` },
     'node_modules/@oven/bun-plan9-mips': { version, integrity: 'sha512-other', optional: true },
@@ -23,6 +24,7 @@ const fakeBun = (version: string) => `#!/bin/sh
 if [ "$1" = --version ]; then echo ${version}; exit 0; fi
 [ "$2" = hang ] && { trap 'exit 7' TERM; echo ready; while :; do sleep 0.05; done; }
 echo "bun in $(pwd): $*"
+[ -e prepare-fails ] && case "$1" in */prepare.ts) exit 9;; esac
 for word; do last=$word; done
 case "$last" in fail-*) exit "\${last#fail-}";; esac
 `;
@@ -93,6 +95,10 @@ describe('dependencies', () => {
     await writeFile(path.join(root, 'fake-bun'), fakeBun('1.2.4'));
     expect((await run('slipway', 'version')).code).toBe(0);
     expect(await npmCalls()).toHaveLength(2);
+    const another = { 'node_modules/another': { version: '1.0.0', integrity: 'sha512-another' } };
+    await writeFile(path.join(root, 'package-lock.json'), JSON.stringify(lock('1.2.4', another)));
+    expect((await run('slipway', 'version')).code).toBe(0);
+    expect(await npmCalls()).toHaveLength(3);
   });
 
   test('that npm cannot install end it in one line, below what npm says', async () => {
@@ -164,6 +170,12 @@ describe('a word', () => {
       `bun in ${root}: ${root}/src/demo/prepare.ts`,
       expect.stringMatching(/: test --timeout \d+ test\/unit fail-5$/),
     ]);
+  });
+
+  test('of the tests does not start them where engine or image cannot be had', async () => {
+    const { root, run } = await checkout();
+    await writeFile(path.join(root, 'prepare-fails'), '');
+    expect(await run('test')).toMatchObject({ code: 9, stdout: `bun in ${root}: ${root}/src/demo/prepare.ts\n` });
   });
 
   test('passes SIGTERM on and answers with the exit code that follows', async () => {

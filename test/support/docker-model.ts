@@ -8,6 +8,8 @@ export interface Role {
    * place. What it is given is aborted when the other side goes away.
    */
   readonly before?: (number: number, signal: AbortSignal) => Promise<Response | undefined> | Response | undefined;
+  /** The only key that the model takes; the server's own unless given. */
+  readonly acceptedKey?: string;
 }
 
 /** One conversation's model, found by the words that its prompt begins with. */
@@ -21,7 +23,7 @@ export interface Playing {
 }
 
 /** One address for the rehearsals of many runs at once: each request goes to the script that its prompt names. */
-export function startModelStage(apiKey: string, models: { acceptedKey?: string } = {}) {
+export function startModelStage(apiKey: string) {
   const playing = new Map<string, Playing & { play(request: Request): Promise<Response> }>();
   const server = Bun.serve({
     hostname: '127.0.0.1',
@@ -37,7 +39,7 @@ export function startModelStage(apiKey: string, models: { acceptedKey?: string }
     /** As OPENAI_BASE_URL takes it. */
     url: `http://127.0.0.1:${server.port}/v1`,
     async add(role: Role): Promise<Playing> {
-      const model = await startRehearsalModel({ apiKey: models.acceptedKey ?? apiKey, script: role.script });
+      const model = await startRehearsalModel({ apiKey: role.acceptedKey ?? apiKey, script: role.script });
       const mark = `rehearse-${crypto.randomUUID().slice(0, 8)}`;
       const waiting: { count: number; resolve: () => void }[] = [];
       let count = 0;

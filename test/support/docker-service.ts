@@ -13,7 +13,7 @@ import { type ModelStage, type Playing, type Role, startModelStage } from './doc
 import { localRepository } from './git.ts';
 
 /** How long one test on the engine may take. */
-export const testMs = 120_000;
+export const testMs = 60_000;
 
 export interface StartedRun {
   readonly runId: string;
@@ -33,6 +33,10 @@ export interface DockerService extends AsyncDisposable {
   /** Everything that the server has logged. */
   log(): string;
   connect(url: string, token?: string): Promise<string>;
+  /** Creates an automation whose model plays the role. */
+  automation(role: Role, configuration?: Record<string, unknown>): Promise<{ automationId: string; playing: Playing }>;
+  /** Starts a run of an automation. */
+  begin(automationId: string, message?: string): Promise<string>;
   /** Starts a run whose model plays the role; `configuration` replaces fields of the usual one. */
   start(role: Role, configuration?: Record<string, unknown>, message?: string): Promise<StartedRun>;
   played(role: Role, configuration?: Record<string, unknown>): Promise<Run>;
@@ -41,8 +45,6 @@ export interface DockerService extends AsyncDisposable {
 export interface DockerServiceOptions {
   readonly env?: Record<string, string>;
   readonly overrides?: Overrides;
-  /** The key that the model takes, where the server has another one. */
-  readonly acceptedKey?: string;
   /** Names that lead to this machine. */
   readonly localHosts?: readonly string[];
   /** Where everything is kept; made and removed unless given. */
@@ -53,10 +55,7 @@ export interface DockerServiceOptions {
 export async function dockerService(options: DockerServiceOptions = {}): Promise<DockerService> {
   const directory = options.directory ?? (await mkdtemp(path.join(tmpdir(), 'slipway-')));
   const modelKey = `sk-model-${crypto.randomUUID()}`;
-  const stage = startModelStage(
-    modelKey,
-    options.acceptedKey === undefined ? {} : { acceptedKey: options.acceptedKey },
-  );
+  const stage = startModelStage(modelKey);
   const repository = await localRepository();
   await repository.commit({ 'README.md': '# Demo\n', 'a.txt': 'one\n' }, 'Begin');
   const config = readConfig(
@@ -100,16 +99,19 @@ export async function dockerService(options: DockerServiceOptions = {}): Promise
     repositoryId,
     log: () => lines.join('\n'),
     connect,
-    async start(role, configuration = {}, message) {
+    async automation(role, configuration = {}) {
       const playing = await stage.add(role);
-      const automationId = await api.automation({
-        prompt: playing.prompt,
-        repositoryIds: [repositoryId],
-        ...configuration,
-      });
+      const usual = { prompt: playing.prompt, repositoryIds: [repositoryId] };
+      return { playing, automationId: await api.automation({ ...usual, ...configuration }) };
+    },
+    async begin(automationId, message) {
       const runId = await api.start(automationId, message);
       runIds.push(runId);
-      return { runId, playing };
+      return runId;
+    },
+    async start(role, configuration, message) {
+      const { playing, automationId } = await self.automation(role, configuration);
+      return { playing, runId: await self.begin(automationId, message) };
     },
     played: async (role, configuration) => api.finished((await self.start(role, configuration)).runId),
     async [Symbol.asyncDispose]() {

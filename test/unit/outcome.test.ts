@@ -43,12 +43,23 @@ const table: [string, TurnEnd, FailureCategory][] = [
     { ...model('unavailable'), exit: { code: 137, outOfMemory: true } },
     'sandbox_out_of_memory',
   ],
+  [
+    'out of memory while the work trees were made',
+    { ...bad, exit: { code: checkoutFailedCode, outOfMemory: true } },
+    'sandbox_out_of_memory',
+  ],
+  [
+    'the key refused after a command ran out of memory',
+    { ...model('authentication'), exit: { code: 1, outOfMemory: true } },
+    'model_authentication_failed',
+  ],
   ['work trees not made', { ...bad, exit: { code: checkoutFailedCode, outOfMemory: false } }, 'repository_unavailable'],
   [
     'work trees not made for want of space',
     { ...bad, exit: { code: checkoutFailedCode, outOfMemory: false }, diagnostics: 'fatal: No space left on device' },
     'sandbox_disk_full',
   ],
+  ['a door that did not open', { ...bad, exit: { code: 98, outOfMemory: false } }, 'sandbox_unavailable'],
   ['the key refused', model('authentication'), 'model_authentication_failed'],
   ['too many requests', model('rate_limited'), 'model_rate_limited'],
   ['the provider down', model('unavailable'), 'model_unavailable'],
