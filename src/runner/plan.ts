@@ -85,7 +85,7 @@ export async function planTurn(
   }
   // A run under way was told that its secret is no more: it goes on without, also over a restart of the server.
   if (secrets.length < configuration.workspaceSecretIds.length && !goesOn) {
-    throw gone('A secret that this run was given has been deleted. Start a new run, or choose other secrets.');
+    throw gone('A secret of the automation is gone. Choose its secrets again and start a new run.');
   }
   if (modelKey === null) {
     throw new TurnFailure(

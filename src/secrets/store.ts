@@ -1,5 +1,7 @@
 import type { Database, Transaction } from '../db/database.ts';
-import type { Surface } from '../egress/egress.ts';
+import type { Secret } from './schema.ts';
+
+type Surface = Secret['surfaces'][number];
 
 /** A secret as it is stored, but for the sealed value. */
 export interface StoredSecret {
