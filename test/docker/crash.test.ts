@@ -183,6 +183,8 @@ describe.concurrent('a server that was killed', () => {
     'while it started the sandbox begins the run again, with a checkout of its own',
     async () => {
       await using place = await installation();
+      // A run that has ended tells that the self-test is over: what is held is the second run's start, not its.
+      await place.api().finished((await place.start({ script: playing('true') })).runId);
       const held = place.wire.heldAt(/^POST \/(?:v[\d.]+\/)?containers\/[^/]+\/start/);
       const { runId, playing: model } = await place.start({ script: playing('cat a.txt') });
       await held;

@@ -405,7 +405,8 @@ describe('limits and set-up', () => {
     const directory = await mkdtemp(path.join(tmpdir(), 'slipway-egress-'));
     try {
       const egress = await createEgress({ directory, allowPrivate: [], extraCaFile: null, log: silentLog });
-      const open = (socketPath: string) => egress.open({ runId: 'r', socketPath, secrets: [], policies: [], onRequest() {} });
+      const open = (socketPath: string) =>
+        egress.open({ runId: 'r', socketPath, secrets: [], policies: [], onRequest() {} });
       await expect(open(path.join(directory, 'x'.repeat(108)))).rejects.toThrow('longer than 107 bytes');
       const file = path.join(directory, 'file');
       await writeFile(file, 'kept');
