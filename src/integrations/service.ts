@@ -73,10 +73,9 @@ export function integrationService({ store, vault, providers: { git }, clock }: 
         throw invalid([{ path: ['token'], message: 'A repository on this machine takes no token' }]);
       }
       const found = await git.discover(cloneUrl, token ?? (await knownToken(workspaceId, cloneUrl)));
-      const seal = (integrationId: string) =>
-        token === undefined
-          ? undefined
-          : { placeholder: makePlaceholder(token, vault.marker), sealed: vault.seal(token, contextOf(integrationId)) };
+      /** A new token keeps the placeholder, as a rotated secret does: open runs go on with it. */
+      const seal = (integrationId: string, placeholder = makePlaceholder(token ?? '', vault.marker)) =>
+        token === undefined ? undefined : { placeholder, sealed: vault.seal(token, contextOf(integrationId)) };
       const { integration, repository } = await store.saveConnected(workspaceId, git.id, cloneUrl, (present) => {
         const integrationId = present?.integration.id ?? newId();
         const createdAt = present?.integration.createdAt ?? clock();
@@ -86,7 +85,10 @@ export function integrationService({ store, vault, providers: { git }, clock }: 
             workspaceId,
             provider: git.id,
             displayName: name ?? present?.integration.displayName ?? found.fullName,
-            credential: seal(integrationId) ?? present?.integration.credential ?? null,
+            credential:
+              seal(integrationId, present?.integration.credential?.placeholder) ??
+              present?.integration.credential ??
+              null,
             createdAt,
           },
           repository: {

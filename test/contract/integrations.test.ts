@@ -108,6 +108,8 @@ describe('connecting a git repository', () => {
   test('again under the same URL keeps the ids and changes what was given', async () => {
     await using at = await connected();
     const first = await at.connect({ token });
+    const placeholder = async () => (await at.service.credentialsFor([await at.repository()]))[0]?.secret.placeholder;
+    const before = await placeholder();
     at.origin.defaultBranch = 'trunk';
     const again = await at.connect({ url: ` ${url}/ `, name: 'Demo', token: 'glpat-other' });
     expect(again).toMatchObject({
@@ -117,6 +119,8 @@ describe('connecting a git repository', () => {
     expect(await at.service.credentialsFor([await at.repository()])).toMatchObject([
       { secret: { value: 'glpat-other' } },
     ]);
+    // Runs that are open hold the old one.
+    expect(await placeholder()).toBe(before);
     expect((await at.service.list(at.workspaceId)).repositories).toHaveLength(1);
   });
 
