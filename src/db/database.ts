@@ -6,7 +6,8 @@ export type Value = string | number | null;
  * UPSERT and RETURNING, times as INTEGER milliseconds, JSON as TEXT, no JSON functions.
  *
  * Protocol:
- *  1. `all` and `one` read committed data only; they never see an open `write`.
+ *  1. `all` and `one` read committed data only; they never see an open `write`. Once a `write` has resolved, every
+ *     read of this process sees it. What another process commits is seen from the next turn of the event loop on.
  *  2. `write` runs its work in one transaction and commits when the work's promise is fulfilled. A throw rolls
  *     everything back and is passed on. Writers of one process queue behind each other.
  *  3. Inside `write` only `tx` may be awaited: no network, no timer, no other port. A nested `write` throws.

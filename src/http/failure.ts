@@ -23,13 +23,18 @@ export interface Failed {
 }
 
 /**
- * The answer to whatever was thrown: `{ error, code, issues? }`. A `Fault` says what it says; anything else is a bug,
+ * The answer to whatever was thrown: `{ error, code, issues? }`, with `extra` headers if there are. A `Fault` says what it says; anything else is a bug,
  * goes to the log and reaches the caller as 500 without detail.
  */
-export function failureResponse(error: unknown, headers: Record<string, string>, failed: Failed, log: Log): Response {
+export function failureResponse(
+  error: unknown,
+  failed: Failed,
+  log: Log,
+  extra: Readonly<Record<string, string>> = {},
+): Response {
   if (!(error instanceof Fault)) {
     log.error('A request failed', loggable(error), { requestId: failed.requestId, operation: failed.what });
-    return json(500, { error: 'Internal error', code: 'internal_error' }, headers);
+    return json(500, { error: 'Internal error', code: 'internal_error' }, failed.requestId);
   }
   const status = statusOf[error.kind];
   if (status >= 500) {
@@ -41,12 +46,20 @@ export function failureResponse(error: unknown, headers: Record<string, string>,
   }
   const challenge = status === 401 ? { 'www-authenticate': 'Bearer' } : undefined;
   const body = { error: error.message, code: error.code, ...(error.issues && { issues: error.issues }) };
-  return json(status, body, { ...headers, ...challenge });
+  const headers = { ...headersOf('application/json', failed.requestId), ...extra, ...challenge };
+  return new Response(JSON.stringify(body), { status, headers });
 }
 
-/** A JSON answer with exactly these headers besides its type. */
-export function json(status: number, body: unknown, headers: Record<string, string>): Response {
-  return new Response(JSON.stringify(body), { status, headers: { 'content-type': 'application/json', ...headers } });
+/** The headers that every answer of the API has. */
+export const headersOf = (contentType: string, requestId: string) => ({
+  'content-type': contentType,
+  'x-request-id': requestId,
+  'cache-control': 'no-store',
+});
+
+/** A JSON answer to the request of that id. */
+export function json(status: number, body: unknown, requestId: string): Response {
+  return new Response(JSON.stringify(body), { status, headers: headersOf('application/json', requestId) });
 }
 
 /** A validation error may hold what was validated: only the places and kinds of its issues are written down. */

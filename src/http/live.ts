@@ -92,10 +92,11 @@ function frameOf({ id, event, data }: LiveEvent): string {
 /**
  * Passes a stream on as it is. Its error goes to `onError` and not to the receiver: a stream of events just ends, for
  * its reader comes back after the last event, while a download has to be seen to be incomplete (`mustBeWhole`).
+ * `onEnd` is called when nothing more is read, whoever ended it.
  */
 export function relay(
   stream: ReadableStream<Uint8Array>,
-  options: { mustBeWhole: boolean; onError: (error: unknown) => void },
+  options: { mustBeWhole: boolean; onError: (error: unknown) => void; onEnd: () => void },
 ): ReadableStream<Uint8Array> {
   const reader = stream.getReader();
   let left = false;
@@ -105,9 +106,14 @@ export function relay(
         try {
           const { done, value } = await reader.read();
           if (left) return;
-          if (done) controller.close();
-          else controller.enqueue(value);
+          if (!done) {
+            controller.enqueue(value);
+            return;
+          }
+          options.onEnd();
+          controller.close();
         } catch (error) {
+          options.onEnd();
           options.onError(error);
           if (left) return;
           if (options.mustBeWhole) controller.error(new Error('A download broke off; the log says why'));
@@ -116,6 +122,7 @@ export function relay(
       },
       cancel(reason) {
         left = true;
+        options.onEnd();
         return reader.cancel(reason);
       },
     },

@@ -1,9 +1,10 @@
 import type { Log } from '../kernel/log.ts';
 import { readBytes, readJson } from './body.ts';
-import { failureResponse, json } from './failure.ts';
+import { failureResponse, headersOf, json } from './failure.ts';
 import { type Authenticate, bearerOf, requestIdOf, searchOf } from './gate.ts';
 import { relay } from './live.ts';
-import type { AnyOperation, Call, Operation, StreamOperation } from './operation.ts';
+import type { AnyOperation, Call, StreamOperation } from './operation.ts';
+import { outputFilter } from './output.ts';
 import { parseCall } from './parse.ts';
 
 /** What the router found for one request. */
@@ -40,14 +41,20 @@ type AnyCall = Call<undefined, undefined, undefined>;
  */
 export function mountOperation(op: AnyOperation, edge: Edge): Handler {
   const bodyIsOptional = 'body' in op && op.body !== undefined && op.body.safeParse(undefined).success;
-  return ({ request, params }) =>
-    answering(op.id, request, edge, async (headers, requestId) => {
+  // A field that is not documented stays inside; a wrong one is a 500.
+  const filter = 'output' in op ? outputFilter(op.output) : undefined;
+  return async ({ request, params }) => {
+    const requestId = requestIdOf(request);
+    try {
       const principal = await edge.authenticate(bearerOf(request));
-      const body = 'body' in op && op.body ? await readJson(request, bodyIsOptional) : undefined;
-      const parsed = parseCall(op, { params, search: searchOf(request.url), body });
+      const sent = 'body' in op && op.body ? await readJson(request, bodyIsOptional) : undefined;
+      const search = op.query ? searchOf(request.url) : '';
+      const { params: read, query, body } = parseCall(op, { params, search, body: sent });
       // Getters, because making a signal or a header object costs, and few operations look at them.
       const call = {
-        ...parsed,
+        params: read,
+        query,
+        body,
         principal,
         get signal() {
           return request.signal;
@@ -56,41 +63,61 @@ export function mountOperation(op: AnyOperation, edge: Edge): Handler {
           return request.headers;
         },
       } as AnyCall;
-      return 'open' in op ? stream(op, request, call, headers, requestId, edge) : answer(op, call, headers);
-    });
-}
-
-/** The answer goes through its schema: a field that is not documented stays inside, a wrong one is a 500. */
-async function answer(op: Operation, call: AnyCall, headers: Record<string, string>): Promise<Response> {
-  const result = op.output.parse(await op.run(call as never));
-  return json(op.status, result, headers);
+      if ('open' in op) return await stream(op, request, call, requestId, edge);
+      return json(op.status, filter?.(await op.run(call as never)), requestId);
+    } catch (error) {
+      return failureResponse(error, { requestId, what: op.id }, edge.log);
+    }
+  };
 }
 
 async function stream(
   op: StreamOperation,
   request: Request,
   call: AnyCall,
-  headers: Record<string, string>,
   requestId: string,
   edge: Edge,
 ): Promise<Response> {
   const live = op.contentType === 'text/event-stream';
-  const signal = live ? AbortSignal.any([request.signal, edge.stopping]) : request.signal;
-  const source = await op.open({ ...call, headers: request.headers, signal } as never);
-  const streamHeaders = { ...headers, 'content-type': op.contentType, 'x-accel-buffering': 'no' };
-  if (request.method === 'HEAD') {
-    await source.cancel();
-    return new Response(null, { headers: streamHeaders });
+  const ending = live ? firstAborted(request.signal, edge.stopping) : { signal: request.signal, end() {} };
+  const headers = { ...headersOf(op.contentType, requestId), 'x-accel-buffering': 'no' };
+  try {
+    const source = await op.open({ ...call, headers: request.headers, signal: ending.signal } as never);
+    if (request.method === 'HEAD') {
+      await source.cancel();
+      ending.end();
+      return new Response(null, { headers });
+    }
+    edge.keepOpen(request);
+    const onError = (error: unknown) => edge.log.error('A stream broke off', error, { requestId, operation: op.id });
+    return new Response(relay(source, { mustBeWhole: !live, onError, onEnd: ending.end }), { headers });
+  } catch (error) {
+    ending.end();
+    throw error;
   }
-  edge.keepOpen(request);
-  const onError = (error: unknown) => edge.log.error('A stream broke off', error, { requestId, operation: op.id });
-  return new Response(relay(source, { mustBeWhole: !live, onError }), { headers: streamHeaders });
+}
+
+/**
+ * A signal that is aborted with the first of two, or by `end`, which lets go of both. Not `AbortSignal.any`: what that
+ * makes hangs on the signal that lives longer, and with it all that listens to it, until the server stops.
+ */
+function firstAborted(one: AbortSignal, other: AbortSignal): { signal: AbortSignal; end(): void } {
+  const controller = new AbortController();
+  const end = () => {
+    one.removeEventListener('abort', end);
+    other.removeEventListener('abort', end);
+    controller.abort();
+  };
+  one.addEventListener('abort', end);
+  other.addEventListener('abort', end);
+  if (one.aborted || other.aborted) end();
+  return { signal: controller.signal, end };
 }
 
 /** A page as a handler. Its body is read here, so that no page can forget the limit. */
 export function mountPage(page: Page, edge: Edge): Handler {
   return ({ request }) =>
-    answering(page.path, request, edge, async (_, requestId) => {
+    answering(page.path, request, edge, async (requestId) => {
       const { method, url, headers, signal } = request;
       const body = page.method === 'POST' ? await readBytes(request) : undefined;
       const response = await page.handle(body ? new Request(url, { method, headers, body, signal }) : request);
@@ -100,18 +127,17 @@ export function mountPage(page: Page, edge: Edge): Handler {
     });
 }
 
-/** Runs `work` with the headers of its answer, and turns whatever it throws into an answer. */
+/** Runs `work` with the id of its request, and turns whatever it throws into an answer. */
 export async function answering(
   what: string,
   request: Request,
   edge: Edge,
-  work: (headers: Record<string, string>, requestId: string) => Promise<Response>,
+  work: (requestId: string) => Promise<Response>,
 ): Promise<Response> {
   const requestId = requestIdOf(request);
-  const headers = { 'x-request-id': requestId, 'cache-control': 'no-store' };
   try {
-    return await work(headers, requestId);
+    return await work(requestId);
   } catch (error) {
-    return failureResponse(error, headers, { requestId, what }, edge.log);
+    return failureResponse(error, { requestId, what }, edge.log);
   }
 }

@@ -27,7 +27,7 @@ const maxIssues = 100;
  */
 export function parseCall(op: AnyOperation, raw: RawCall): ParsedCall {
   const issues: Issue[] = [];
-  const params = op.params && read(op.params, raw.params, undecodable(raw.params), issues);
+  const params = op.params && readParams(op.params, raw.params, issues);
   const query = op.query && readQuery(op.query, raw.search, issues);
   const bodySchema = 'body' in op ? op.body : undefined;
   const body = bodySchema && readBody(bodySchema, raw.body, issues);
@@ -36,6 +36,17 @@ export function parseCall(op: AnyOperation, raw: RawCall): ParsedCall {
 }
 
 type Schema = NonNullable<AnyOperation['params']>;
+
+/** Most parameters are ids, which are made of such characters: there is nothing to look for in them. */
+const plainWord = /^[\w.~-]+$/;
+
+function readParams(schema: Schema, params: RawCall['params'], issues: Issue[]): unknown {
+  if (Object.values(params).every((value) => value !== null && plainWord.test(value))) {
+    const result = schema.safeParse(params);
+    if (result.success) return result.data;
+  }
+  return read(schema, params, undecodable(params), issues);
+}
 
 /** Reads one part. Where `known` or the text itself tells what is wrong at a place, the schema's word adds nothing. */
 function read(schema: Schema, value: unknown, known: readonly Issue[], issues: Issue[]): unknown {

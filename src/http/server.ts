@@ -47,10 +47,7 @@ export function createServer({ operations, authenticate, pages = [], log }: Serv
   for (const { method, path, handler } of routes) mount(method, path, handler);
   app.all('/*', ({ request }) => notFound(request, routes, edge), { parse: 'none' });
   // Handlers answer their own failures; this is for what goes wrong before one is reached.
-  app.onError(({ error }) => {
-    const requestId = newId();
-    return failureResponse(error, { 'x-request-id': requestId }, { requestId, what: 'router' }, log);
-  });
+  app.onError(({ error }) => failureResponse(error, { requestId: newId(), what: 'router' }, log));
   app.compile();
 
   return {
@@ -70,7 +67,7 @@ interface Route {
 
 /** The answer where no route fits: 401 below the guarded prefix, then 405 on a path that other methods have, or 404. */
 function notFound(request: Request, routes: readonly Route[], edge: Edge): Promise<Response> {
-  return answering('router', request, edge, async (headers, requestId) => {
+  return answering('router', request, edge, async (requestId) => {
     const path = pathOf(request.url);
     if (isGuarded(path)) await edge.authenticate(bearerOf(request));
     const methods = new Set(routes.filter((route) => matches(route.path, path)).map((route) => route.method));
@@ -78,7 +75,7 @@ function notFound(request: Request, routes: readonly Route[], edge: Edge): Promi
     if (methods.has('GET')) methods.add('HEAD');
     const allow = [...methods].toSorted().join(', ');
     const fault = new Fault('method_not_allowed', 'method_not_allowed', `This path takes ${allow}`);
-    return failureResponse(fault, { ...headers, allow }, { requestId, what: 'router' }, edge.log);
+    return failureResponse(fault, { requestId, what: 'router' }, edge.log, { allow });
   });
 }
 

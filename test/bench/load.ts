@@ -61,7 +61,12 @@ const seconds = (performance.now() - began) / 1000;
 for (const socket of sockets) socket.terminate();
 latencies.sort((a, b) => a - b);
 console.log(
-  JSON.stringify({ perSecond: answers / seconds, refused, p99Ms: latencies[Math.floor(latencies.length * 0.99)] ?? 0 }),
+  JSON.stringify({
+    answers,
+    perSecond: answers / seconds,
+    refused,
+    p99Ms: latencies[Math.floor(latencies.length * 0.99)] ?? 0,
+  }),
 );
 
 export {};

@@ -17,20 +17,65 @@ test('a write waits for another process without holding up this one', async () =
   other.run('INSERT INTO items (id) VALUES (1)');
   const writing = database.write((tx) => tx.run('INSERT INTO items (id) VALUES (2)'));
   // Turns of the event loop, and reads, go on while the write waits.
-  await new Promise((resolve) => setImmediate(resolve));
+  await nextTurn();
   expect(await database.all('SELECT id FROM items')).toEqual([]);
   other.run('COMMIT');
   await writing;
   expect(await database.all<object>('SELECT id FROM items')).toEqual([{ id: 1 }, { id: 2 }]);
 });
 
-test('what another process committed is read at once', async () => {
+/** The next turn of the event loop. */
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+test('what another process committed is read from the next turn on', async () => {
   await using database = await emptyDatabase();
   await database.write((tx) => tx.run('CREATE TABLE items (id INTEGER PRIMARY KEY) STRICT'));
-  expect(await database.all('SELECT id FROM items')).toEqual([]);
   using other = new Sqlite(database.file, { strict: true });
+  for (const id of [1, 2, 3]) {
+    other.run('INSERT INTO items (id) VALUES (?)', [id]);
+    await nextTurn();
+    expect(await database.all('SELECT id FROM items')).toHaveLength(id);
+  }
+});
+
+test('the reads of one turn see one state', async () => {
+  await using database = await emptyDatabase();
+  await database.write((tx) => tx.run('CREATE TABLE items (id INTEGER PRIMARY KEY) STRICT'));
+  using other = new Sqlite(database.file, { strict: true });
+  await nextTurn();
+  expect(await database.all('SELECT id FROM items')).toEqual([]);
   other.run('INSERT INTO items (id) VALUES (1)');
-  expect(await database.all<object>('SELECT id FROM items')).toEqual([{ id: 1 }]);
+  expect(await database.all('SELECT id FROM items')).toEqual([]);
+});
+
+/** Empties the log into the file; false where a reader still needs it. */
+function emptiesLog(other: Sqlite): boolean {
+  const row = other.query<{ busy: number }, []>('PRAGMA wal_checkpoint(TRUNCATE)').get();
+  return row?.busy === 0;
+}
+
+test('no read holds the log back: neither after its turn nor after a write', async () => {
+  await using database = await emptyDatabase();
+  await database.write((tx) => tx.run('CREATE TABLE items (id INTEGER PRIMARY KEY) STRICT'));
+  using other = new Sqlite(database.file, { strict: true });
+  await database.all('SELECT id FROM items');
+  other.run('INSERT INTO items (id) VALUES (1)');
+  expect(emptiesLog(other)).toBe(false);
+  await nextTurn();
+  expect(emptiesLog(other)).toBe(true);
+  await database.all('SELECT id FROM items');
+  await database.write((tx) => tx.run('INSERT INTO items (id) VALUES (2)'));
+  expect(emptiesLog(other)).toBe(true);
+});
+
+test('closing in the turn of a read lets go of everything', async () => {
+  const database = await emptyDatabase();
+  await database.write((tx) => tx.run('CREATE TABLE items (id INTEGER PRIMARY KEY) STRICT'));
+  await database.all('SELECT id FROM items');
+  await database.close();
+  expect(await Bun.file(`${database.file}-wal`).exists()).toBe(false);
+  await nextTurn();
+  await database[Symbol.asyncDispose]();
 });
 
 test('a read cannot write', async () => {

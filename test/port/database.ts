@@ -32,6 +32,37 @@ export function databaseConformance(engine: string, open: () => Promise<Opened>)
       });
     });
 
+    test('a read sees every write that was awaited before it, though reads came before and between', async () => {
+      await using database = await withItems();
+      for (const id of [1, 2, 3]) {
+        await add(database, id);
+        expect(await ids(database)).toHaveLength(id);
+      }
+    });
+
+    test('a read that came during a write does not hide it from the reads after it', async () => {
+      await using database = await withItems();
+      await database.write(async (tx) => {
+        await tx.run('INSERT INTO items (id) VALUES (1)');
+        expect(await ids(database)).toEqual([]);
+      });
+      expect(await ids(database)).toEqual([1]);
+    });
+
+    test('a read that fails takes no other read along', async () => {
+      await using database = await withItems();
+      await add(database, 1);
+      const outcomes = await Promise.allSettled([
+        ids(database),
+        database.one('SELECT id FROM no_such_table'),
+        database.one('SELECT id FROM items WHERE id = ? AND size = ?', 1),
+        ids(database),
+      ]);
+      expect(outcomes.map((outcome) => outcome.status)).toEqual(['fulfilled', 'rejected', 'rejected', 'fulfilled']);
+      await add(database, 2);
+      expect(await ids(database)).toEqual([1, 2]);
+    });
+
     test('one answers undefined and all an empty list where there is no row', async () => {
       await using database = await withItems();
       expect(await database.one('SELECT id FROM items')).toBeUndefined();
