@@ -31,12 +31,25 @@ const place = ['self-test', 1] as const;
 
 const isWrong = ({ ok }: Attempt): boolean => !ok;
 
+/** A look that could not be made, or a door that did not answer, may be a busy machine's fault: it is looked again. */
+const mostLooks = 3;
+const mayPass = ({ kind }: Attempt): boolean => kind === 'means' || kind === 'door';
+
 export function selfTest({ sandbox, doors, limits, log }: SelfTestNeeds): SelfTest {
   let known: Promise<SelfTestResult> | null = null;
 
+  /** What was reached that must not be is never looked at again: a hole that is there at times is a hole. */
+  async function lookAgain(task: LookInside): Promise<readonly Attempt[]> {
+    for (let looks = 1; ; looks += 1) {
+      const attempts = await sandbox.lookInside(task);
+      const wrong = attempts.filter(isWrong);
+      if (looks === mostLooks || wrong.length === 0 || !wrong.every(mayPass)) return attempts;
+    }
+  }
+
   async function look(): Promise<SelfTestResult> {
     try {
-      const attempts = await sandbox.lookInside({ socketDirectory: await doors.make(...place), limits });
+      const attempts = await lookAgain({ socketDirectory: await doors.make(...place), limits });
       const problem = problemOf(attempts);
       if (problem === null) log.info('a sandbox was looked at from inside', { attempts: attempts.length });
       else log.error('runs are refused', new Error(problem), { attempts: JSON.stringify(attempts.filter(isWrong)) });

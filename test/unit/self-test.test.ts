@@ -54,6 +54,18 @@ describe('a run', () => {
     expect(at.sockets).toEqual(['made', 'removed']);
   });
 
+  test('goes on when a door that did not answer does at the next look', async () => {
+    const at = setUp();
+    const start = at.start('a');
+    await settle();
+    at.looks[0]?.resolve([fine, attempt({ kind: 'means', what: "the proxy's port", target: null })]);
+    await settle();
+    at.looks[1]?.resolve([fine]);
+    await start;
+    expect(at.started).toEqual(['a']);
+    expect(at.looks).toHaveLength(2);
+  });
+
   test('is refused when the sandbox is not closed off, for as long as the server lives', async () => {
     const at = setUp();
     const first = at.start('a');
